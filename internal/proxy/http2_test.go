@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
 )
 
 // h2Session is a connection of HTTP/2 frame by frame, from a client's side.
@@ -28,7 +31,10 @@ type h2Session struct {
 // dialH2 connects to the listener of that port of the table, without TLS.
 func dialH2(t testing.TB, s *Server, port uint16, settings ...http2.Setting) h2Session {
 	t.Helper()
-	c := dial(t, s, port)
+	return h2Over(dial(t, s, port), settings...)
+}
+
+func h2Over(c *http1.Session, settings ...http2.Setting) h2Session {
 	c.Say(http2.ClientPreface)
 	h := h2Session{c, http2.NewFramer(c, c.In)}
 	h.WriteSettings(settings...)
@@ -133,17 +139,15 @@ func TestFloodsOfControl(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	// Acknowledgements that nobody takes pile up; or, where so little room has the kernel stall before that many have
-	// come, one is not taken in time.
-	s = started(t, func(o *Options) { o.Write = 5 * time.Second })
+	// Acknowledgements that nobody takes pile up.
+	s = started(t)
 	listen := s.listen
 	s.listen = func(address string) (net.Listener, error) {
 		l, err := listen(address)
 		return narrow{l}, err
 	}
 	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
-	c := dialH2(t, s, 80)
-	c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	c := h2Over(http1.Dial(t, s.Addresses()[80].String(), takingLittle))
 	var many bytes.Buffer
 	f := http2.NewFramer(&many, nil)
 	for range 1000 {
@@ -155,6 +159,16 @@ func TestFloodsOfControl(t *testing.T) {
 	}
 	if failed == nil || errors.Is(failed, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection goes on: %v", failed)
+	}
+}
+
+// takingLittle has a client take little before it reads. It is said before it connects: a window that shrinks when there
+// is more under way has the kernel throw away what the server acknowledges.
+func takingLittle(d *net.Dialer) {
+	d.Control = func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10) })
+		return cmp.Or(err, failed)
 	}
 }
 

@@ -22,9 +22,13 @@ type Session struct {
 }
 
 // Dial connects to an address. The session ends with the test, and within 30 seconds.
-func Dial(t testing.TB, address string) *Session {
+func Dial(t testing.TB, address string, change ...func(*net.Dialer)) *Session {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
+	var d net.Dialer
+	for _, do := range change {
+		do(&d)
+	}
+	c, err := d.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,4 +92,21 @@ func (s *Session) Hold() { io.Copy(io.Discard, s.In) }
 func (s *Session) Reset() {
 	s.Conn.(*net.TCPConn).SetLinger(0)
 	s.Close()
+}
+
+// Pieces reads a text, so many bytes at once.
+func Pieces(text string, size int) io.Reader { return &pieces{text, size} }
+
+type pieces struct {
+	rest string
+	size int
+}
+
+func (r *pieces) Read(p []byte) (int, error) {
+	if r.rest == "" {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest[:min(r.size, len(r.rest))])
+	r.rest = r.rest[n:]
+	return n, nil
 }
