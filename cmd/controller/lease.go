@@ -35,8 +35,7 @@ type lease struct {
 	asking resourcelock.Interface
 }
 
-// newLease makes the lock in a namespace. The address is where other replicas reach this
-// one, empty for nowhere.
+// newLease makes the lock in a namespace. The address is where other replicas reach this one, empty for nowhere.
 func newLease(config *rest.Config, namespace, address string) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {

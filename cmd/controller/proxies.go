@@ -74,8 +74,7 @@ func (o *proxies) keep(c cache.Options) cache.Options {
 	return c
 }
 
-// setUp registers what the flags ask for, which were checked. The namespace is that of the
-// controller.
+// setUp registers what the flags ask for, which were checked. The namespace is that of the controller.
 func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if !o.enabled {
 		return nil

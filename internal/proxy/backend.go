@@ -29,7 +29,7 @@ type backend struct {
 	p    *Proxy
 
 	mu sync.Mutex
-	// protocol and cookie are as the table has them.
+	// protocol, and cookieName, are as the table has them.
 	protocol, cookieName string
 	endpoints            balance.Endpoints[connections]
 	// removed says whether the table has it no more, held how many requests are still to be given to its endpoints.

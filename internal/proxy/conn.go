@@ -41,8 +41,7 @@ type clientConn struct {
 	http2 atomic.Bool
 
 	// begun says whether some of a request's head has come, active whether a request is under way, served whether there was
-	// one, ended whether a read
-	// came to the connection's end.
+	// one, ended whether a read came to the connection's end.
 	begun, active, served, ended, lingers atomic.Bool
 	// writeBy is the deadline for writes, idleSince since when it has waited for a request, both in nanoseconds since
 	// 1970. The latter is 0 while one is under way, and after a change of protocol.

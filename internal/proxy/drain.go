@@ -29,8 +29,8 @@ func (s *Server) Settle(ctx context.Context) {
 }
 
 // End takes nothing in any more, ends tunnels (WebSockets with 1001) and idle connections, gives the others a moment,
-// which is over with the context, and ends all. No changes are to be applied any more: an ended server has no table that they
-// could be held against.
+// which is over with the context, and ends all. No changes are to be applied any more: an ended server has no table that
+// they could be held against.
 func (s *Server) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()

@@ -80,7 +80,7 @@ func dropConnection(h http.Header) {
 // hasElement reports whether one of the lists has an element, whatever its case.
 func hasElement(lists []string, element string) bool {
 	for one := range elements(lists) {
-		if strings.EqualFold(one, element) {
+		if message.IsWord(one, element) {
 			return true
 		}
 	}
@@ -117,14 +117,13 @@ func asksFor(r *http.Request) string {
 		return ""
 	}
 	name, version, versioned := strings.Cut(upgrade[0], "/")
-	if !wire.IsToken(name) || versioned && !wire.IsToken(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
+	if !message.IsToken(name) || versioned && !message.IsToken(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
 		return ""
 	}
 	return upgrade[0]
 }
 
-// copyFields takes a response's fields over, with the values in one piece of memory, as those of net/textproto are.
-// Trailer is left where there may be one.
+// copyFields takes a response's fields over; values has room for those of all. Trailer is left where there may be one.
 func copyFields(to http.Header, from []message.Field, trailer bool, values []string) {
 	var connection []string
 	for i := range from {
@@ -136,16 +135,10 @@ func copyFields(to http.Header, from []message.Field, trailer bool, values []str
 	for one := range elements(connection) {
 		named[http.CanonicalHeaderKey(one)] = true
 	}
-	for i := range from {
-		name := from[i].Name
-		if isHop(name) && !(trailer && name == "Trailer") || named[name] {
+	for i, f := range from {
+		if isHop(f.Name) && !(trailer && f.Name == "Trailer") || named[f.Name] {
 			continue
 		}
-		if before, there := to[name]; there {
-			to[name] = append(before[:len(before):len(before)], from[i].Value)
-			continue
-		}
-		values[i] = from[i].Value
-		to[name] = values[i : i+1 : i+1]
+		f.AddTo(to, values[i:])
 	}
 }

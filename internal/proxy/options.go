@@ -48,7 +48,7 @@ type Options struct {
 	// Listen opens listeners, nil is ListenShared.
 	Listen func(address string) (net.Listener, error)
 
-	// Log gets what net/http says of connections: broken handshakes, and panics. nil is nothing.
+	// Log gets what is to be said of connections: broken handshakes, and panics. nil is nothing.
 	Log *log.Logger
 }
 

@@ -142,7 +142,8 @@ func (s *Server) serve(l net.Listener, port uint16) {
 // accept takes connections in. One to an address at which there is no listener is closed, and so is one for which there
 // is no room. Where the machine has nothing left for another one, it waits a moment.
 func (s *Server) accept(l net.Listener, port uint16) error {
-	for pause := acceptPause; ; {
+	pause := acceptPause
+	for {
 		c, err := l.Accept()
 		if isNothingLeft(err) {
 			s.log.Printf("port %d takes nothing in for %v: %v", port, pause, err)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
@@ -18,7 +19,7 @@ func (x *exchange) read() (status int) {
 	}
 	path, rest, fine := splitTarget(x.r.RequestURI)
 	host, valid := hostOf(x.r.Host)
-	if !fine || !valid || !wire.IsToken(x.r.Method) {
+	if !fine || !valid || !message.IsToken(x.r.Method) {
 		// net/http does not look at the method of HTTP/2.
 		return http.StatusBadRequest
 	}

@@ -40,7 +40,6 @@ func (w *answer) begin(r *http.Request) {
 	if w.header == nil {
 		w.header = http.Header{}
 	}
-	clear(w.header)
 	w.r, w.status, w.framing, w.left, w.waits = r, 0, message.None, 0, w.c.head.expects
 }
 

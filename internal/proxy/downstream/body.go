@@ -25,8 +25,8 @@ type body struct {
 	// r gets the trailer.
 	r *http.Request
 
-	// over says whether nobody is to read any more. touched says whether somebody has begun to read, whole whether it was read to its end. Who writes the answer does not
-	// wait for who reads.
+	// over says whether nobody is to read any more, touched whether somebody has begun to, whole whether it was read to
+	// its end. Who writes the answer does not wait for who reads.
 	over, touched, whole atomic.Bool
 }
 

@@ -32,7 +32,7 @@ type head struct {
 	framing              message.Framing
 	// length is that of Content-Length, -1 where there is none.
 	length int64
-	// announced are the names of a trailer, as they came.
+	// announced are the names of a trailer, in canonical form.
 	announced []string
 	// close says whether the client wants no other answer, expects whether it waits for 100 (Continue).
 	close, expects bool
@@ -252,14 +252,8 @@ func headerOf(fields []message.Field, into http.Header, values []string) http.He
 	if into == nil {
 		into = make(http.Header, len(fields))
 	}
-	for i := range fields {
-		name := fields[i].Name
-		if before, there := into[name]; there {
-			into[name] = append(before[:len(before):len(before)], fields[i].Value)
-			continue
-		}
-		values[i] = fields[i].Value
-		into[name] = values[i : i+1 : i+1]
+	for i, f := range fields {
+		f.AddTo(into, values[i:])
 	}
 	return into
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // TestHeads: what is read of them, and what is refused by which status.
@@ -99,21 +100,6 @@ func TestHeads(t *testing.T) {
 			t.Errorf("%.80q is %+v, want %+v or %d", test.text, h, test.head, test.status)
 		}
 	}
-}
-
-// pieces gives so many bytes at once.
-type pieces struct {
-	rest string
-	size int
-}
-
-func (r *pieces) Read(p []byte) (int, error) {
-	if r.rest == "" {
-		return 0, io.EOF
-	}
-	n := copy(p, r.rest[:min(r.size, len(r.rest))])
-	r.rest = r.rest[n:]
-	return n, nil
 }
 
 // understood is what a request says.
@@ -211,7 +197,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, size byte) {
 		var src io.Reader = strings.NewReader(text)
 		if size > 0 {
-			src = &pieces{text, int(size)}
+			src = http1.Pieces(text, int(size))
 		}
 		we := ours(src)
 		if we.wrong {

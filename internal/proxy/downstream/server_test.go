@@ -172,7 +172,7 @@ func TestHTTP2(t *testing.T) {
 		client, server := net.Pipe()
 		text := string(preface) + "rest"
 		go func() {
-			io.Copy(client, &pieces{text, size})
+			io.Copy(client, http1.Pieces(text, size))
 			client.Close()
 		}()
 		early, err := serverOf(echo).Serve(context.Background(), server, nil)

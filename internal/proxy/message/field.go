@@ -1,6 +1,7 @@
 package message
 
 import (
+	"net/http"
 	"net/textproto"
 	"strings"
 )
@@ -21,6 +22,17 @@ const (
 
 // Field is one of a head or a trailer. The name of one that was read is in canonical form, as http.Header has it.
 type Field struct{ Name, Value string }
+
+// AddTo adds it to a header. Its value is in room, which has a place for it: so all of a head may be in one piece of
+// memory, as those of net/textproto are.
+func (f Field) AddTo(h http.Header, room []string) {
+	if before, there := h[f.Name]; there {
+		h[f.Name] = append(before[:len(before):len(before)], f.Value)
+		return
+	}
+	room[0] = f.Value
+	h[f.Name] = room[:1:1]
+}
 
 // CutLine is the first line, without its end, and what comes after.
 func CutLine(text string) (line, rest string) {

@@ -11,22 +11,8 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
-
-// pieceReader gives so many bytes at once.
-type pieceReader struct {
-	rest string
-	size int
-}
-
-func (r *pieceReader) Read(p []byte) (int, error) {
-	if r.rest == "" {
-		return 0, io.EOF
-	}
-	n := copy(p, r.rest[:min(r.size, len(r.rest))])
-	r.rest = r.rest[n:]
-	return n, nil
-}
 
 // whole is a response, from its head to its end.
 type whole struct {
@@ -92,7 +78,7 @@ func FuzzResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, head bool, size byte) {
 		var src io.Reader = strings.NewReader(text)
 		if size > 0 {
-			src = &pieceReader{text, int(size)}
+			src = http1.Pieces(text, int(size))
 		}
 		ours := readAll(src, head)
 		if ours.wrong {
@@ -129,7 +115,7 @@ func FuzzChunks(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, coded []byte, size byte, room uint16) {
 		text := ok + te + "\r\n" + string(coded)
-		in := message.Reader{Src: &pieceReader{string(coded), int(size) + 1}}
+		in := message.Reader{Src: http1.Pieces(string(coded), int(size)+1)}
 		defer in.Release()
 		var b message.Body
 		b.Begin(&in, message.Chunked, 0)

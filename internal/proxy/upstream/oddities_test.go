@@ -204,7 +204,7 @@ func TestPieces(t *testing.T) {
 		}
 		whole := readAll(strings.NewReader(o.answer), o.method == "HEAD")
 		for size := range 4 {
-			if cut := readAll(&pieceReader{o.answer, size + 1}, o.method == "HEAD"); fmt.Sprint(whole) != fmt.Sprint(cut) {
+			if cut := readAll(http1.Pieces(o.answer, size+1), o.method == "HEAD"); fmt.Sprint(whole) != fmt.Sprint(cut) {
 				t.Errorf("%s: whole it is %+v, by %d bytes %+v", o.name, whole, size+1, cut)
 			}
 		}

@@ -57,7 +57,7 @@ func TestUploads(t *testing.T) {
 	for _, body := range []string{"x", "hello", large} {
 		fine(t, p, uploading(int64(len(body)), strings.NewReader(body+"what is beyond")), body)
 		fine(t, p, uploading(-1, strings.NewReader(body)), body)
-		fine(t, p, uploading(-1, &pieceReader{body, 17_000}), body)
+		fine(t, p, uploading(-1, http1.Pieces(body, 17_000)), body)
 		q := request("POST", "/", int64(len(body)))
 		q.Body = []byte(body)
 		fine(t, p, q, body)
