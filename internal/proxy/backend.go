@@ -23,25 +23,29 @@ type connections struct {
 	failed error
 }
 
-// backend is one of the table, with what is kept of it between requests.
+// backend is one of the table, with what is kept of it between requests. What each of these reads and writes comes first.
 type backend struct {
-	name string
-	p    *Proxy
-
 	mu sync.Mutex
-	// protocol, and cookieName, are as the table has them.
-	protocol, cookieName string
-	endpoints            balance.Endpoints[connections]
-	// removed says whether the table has it no more, held how many requests are still to be given to its endpoints.
-	removed bool
+	// held is how many requests are still to be given to its endpoints, removed says whether the table has it no more.
 	held    int
+	removed bool
 	budget  balance.Budget
+	// protocol, and cookieName, are as the table has them.
+	cookieName, protocol string
+	endpoints            balance.Endpoints[connections]
 
 	counts counts
+	// alone is of routes that have no other.
+	alone routeBackends
+
+	name string
+	p    *Proxy
 }
 
 func newBackend(name string, p *Proxy) *backend {
 	b := &backend{name: name, p: p}
+	b.alone.only[0] = b
+	b.alone.all = b.alone.only[:]
 	b.endpoints = balance.NewEndpoints(rand.Uint64(), b.enter, leave)
 	return b
 }
@@ -193,10 +197,14 @@ func (p *Proxy) backendsOf(r *table.Route) *routeBackends {
 	if b, _ := r.Kept.Load().(*routeBackends); b != nil {
 		return b
 	}
-	out, whole := &routeBackends{}, true
-	if out.all = out.only[:]; len(r.Backends) != len(out.only) {
-		out.all = make([]*backend, len(r.Backends))
+	if len(r.Backends) == 1 {
+		if b, found := p.backends.Load(r.Backends[0].Backend); found {
+			alone := &b.(*backend).alone
+			r.Kept.Store(alone)
+			return alone
+		}
 	}
+	out, whole := &routeBackends{all: make([]*backend, len(r.Backends))}, true
 	for i := range r.Backends {
 		if name := r.Backends[i].Backend; name != "" {
 			b, found := p.backends.Load(name)

@@ -14,8 +14,10 @@ const (
 // is ready.
 type Budget struct {
 	// zero is the time from which seconds are counted.
-	zero    time.Time
-	seconds [budgetSeconds]second
+	zero time.Time
+	// current is the second in which something was done last, before are those before it.
+	current second
+	before  [budgetSeconds - 1]second
 }
 
 // second is what was done in one.
@@ -29,8 +31,8 @@ func (b *Budget) Request(now time.Time) { b.at(now).requests++ }
 // Retry reports whether a request may be tried again, and counts that if so.
 func (b *Budget) Retry(now time.Time) bool {
 	current := b.at(now)
-	var requests, retries uint64
-	for _, s := range b.seconds {
+	requests, retries := uint64(current.requests), uint64(current.retries)
+	for _, s := range b.before {
 		if s.number+budgetSeconds > current.number {
 			requests += uint64(s.requests)
 			retries += uint64(s.retries)
@@ -50,9 +52,9 @@ func (b *Budget) at(now time.Time) *second {
 		b.zero = now.Add(-budgetSeconds * time.Second)
 	}
 	number := uint32(max(now.Sub(b.zero), 0) / time.Second)
-	s := &b.seconds[number%budgetSeconds]
-	if s.number < number {
-		*s = second{number: number}
+	if last := b.current; last.number < number {
+		b.before[last.number%uint32(len(b.before))] = last
+		b.current = second{number: number}
 	}
-	return s
+	return &b.current
 }

@@ -36,9 +36,11 @@ type Endpoint[V any] struct {
 // Endpoints are those of a backend, in turn. A Set moves nobody's turn: the next one is whoever stands
 // at or after the place where the next one stood.
 type Endpoints[V any] struct {
-	// usable are those of all that may get requests, and next is the index there of whose turn it is.
+	// usable are those of all that may get requests, and next is the index there of whose turn it is. few has them where
+	// they are so few.
 	usable []*Endpoint[V]
 	next   int
+	few    [4]*Endpoint[V]
 	// all are in the order of compare.
 	all    []*Endpoint[V]
 	named  map[string]*Endpoint[V]
@@ -112,7 +114,8 @@ func (s *Endpoints[V]) use(turn *Endpoint[V]) {
 	for _, e := range s.all {
 		state = min(state, e.State)
 	}
-	s.usable = make([]*Endpoint[V], 0, len(s.all))
+	s.few = [len(s.few)]*Endpoint[V]{}
+	s.usable = slices.Grow(s.few[:0], len(s.all))
 	for _, e := range s.all {
 		if e.usable = e.State == state; e.usable {
 			s.usable = append(s.usable, e)

@@ -172,12 +172,12 @@ func (e *edit) setRoute(name string, r *Route) {
 	hash := hashOf(name)
 	old, _ := e.routes.get(hash, name)
 	if old != nil {
-		e.attach(old, remove)
+		e.attach(old, paths.without)
 	}
 	if r == nil {
 		e.routes = e.routes.without(hash, name)
 	} else {
-		e.attach(r, insert)
+		e.attach(r, paths.with)
 		e.routes = e.routes.put(hash, name, r)
 	}
 	e.useInstead(old, r)
@@ -203,8 +203,8 @@ func (e *edit) use(backends []string, by int) {
 	}
 }
 
-// attach has each list in which the route's candidates are, or are to be, done with.
-func (e *edit) attach(r *Route, do func([]*candidate, *candidate) []*candidate) {
+// attach has the paths in which the route's candidates are, or are to be, done with.
+func (e *edit) attach(r *Route, do func(paths, *candidate) paths) {
 	for _, listener := range r.listeners {
 		hash := hashOf(listener)
 		hosts, _ := e.hosts.get(hash, listener)
@@ -212,7 +212,7 @@ func (e *edit) attach(r *Route, do func([]*candidate, *candidate) []*candidate) 
 			at := hashOf(key)
 			p, _ := hosts.get(at, key)
 			for _, c := range r.candidates {
-				p = p.change(c, do)
+				p = do(p, c)
 			}
 			if p.isEmpty() {
 				hosts = hosts.without(at, key)
@@ -341,7 +341,7 @@ func (t *Table) Resources() []wire.Resource {
 		all = append(all, wire.Resource{Name: name, Listener: l.Listener})
 	}
 	for name, r := range t.routes.all() {
-		all = append(all, wire.Resource{Name: name, Route: r.Route})
+		all = append(all, wire.Resource{Name: name, Route: &r.Route})
 	}
 	slices.SortFunc(all, func(a, b wire.Resource) int {
 		return cmp.Or(cmp.Compare(a.Kind(), b.Kind()), cmp.Compare(a.Name, b.Name))

@@ -94,7 +94,7 @@ func (t *Table) consider(answer Answer, r *Request) []Considered {
 		if p := hosts.at(hashOf(key), key); p != nil {
 			p.each(func(c *candidate) {
 				won := c.route == answer.Route && c.match == answer.Match
-				all = append(all, weighed{c, key, fits(c.match, r.Path), c.refuses(r, severalLabels(host, key), won)})
+				all = append(all, weighed{c, key, c.fits(r.Path, 0), c.refuses(r, severalLabels(host, key), won)})
 			})
 		}
 	}
@@ -170,7 +170,7 @@ func comesAfter(w, winner weighed) string {
 // the path fits. Won says that its conditions hold.
 func (c *candidate) refuses(r *Request, several, won bool) string {
 	switch {
-	case !fits(c.match, r.Path):
+	case !c.fits(r.Path, 0):
 		return "path " + r.Path + " is not as it asks for"
 	case several && c.route.OneLabel:
 		return "its * stands for one label"

@@ -8,9 +8,16 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
-// paths are the candidates for a hostname, as a tree of the elements of their paths: what a prefix
-// stands for is below it. It does not change: change gives another.
+// paths are the candidates for a hostname, or for all below an element of their paths. They do not change: with and
+// without give others.
 type paths struct {
+	// only is the one that there is, tree has several: one is nil.
+	only *candidate
+	tree *tree
+}
+
+// tree is one of elements of paths: what a prefix stands for is below it.
+type tree struct {
 	// exact are those for just the path of this place, prefix those for all below it too, both in
 	// order of precedence.
 	exact, prefix []*candidate
@@ -20,13 +27,24 @@ type paths struct {
 
 // find gives the first candidate that takes the request: an exact path before the longest prefix.
 // What is left of the path begins with a slash, or is empty.
-func (p *paths) find(left string, r *Request, several bool) *candidate {
-	list := p.exact
+func (p paths) find(left string, r *Request, several bool) *candidate {
+	c := p.only
+	switch {
+	case p.tree != nil:
+		return p.tree.find(left, r, several)
+	case c != nil && c.fits(left, len(r.Path)-len(left)) && c.takes(r, several):
+		return c
+	}
+	return nil
+}
+
+func (n *tree) find(left string, r *Request, several bool) *candidate {
+	list := n.exact
 	if left != "" {
 		list = nil
-		if p.below.size > 0 {
+		if n.below.size > 0 {
 			element, rest := cut(left)
-			if below := p.below.at(hashOf(element), element); below != nil {
+			if below, found := n.below.get(hashOf(element), element); found {
 				if c := below.find(rest, r, several); c != nil {
 					return c
 				}
@@ -36,7 +54,7 @@ func (p *paths) find(left string, r *Request, several bool) *candidate {
 	if c := first(list, r, several); c != nil {
 		return c
 	}
-	return first(p.prefix, r, several)
+	return first(n.prefix, r, several)
 }
 
 func first(list []*candidate, r *Request, several bool) *candidate {
@@ -61,47 +79,90 @@ func cut(path string) (element, left string) {
 // nothing.
 func prefixOf(m *wire.Match) string { return strings.TrimSuffix(m.Path, "/") }
 
-// fits reports whether the path is as the match asks for.
-func fits(m *wire.Match, path string) bool {
-	if m.PathType == wire.Exact {
-		return m.Path == path
-	}
-	rest, found := strings.CutPrefix(path, prefixOf(m))
-	return found && (rest == "" || rest[0] == '/')
+// fits reports whether what is left of a path is as the candidate asks for, whose path is as long as the other up to there
+// and the same.
+func (c *candidate) fits(left string, from int) bool {
+	rest, found := strings.CutPrefix(left, c.path[from:])
+	return found && (rest == "" || !c.exact && rest[0] == '/')
 }
 
-// change is what the tree is after a change of the list to which the candidate belongs.
-func (p paths) change(c *candidate, do func([]*candidate, *candidate) []*candidate) paths {
-	if c.match.PathType == wire.Exact {
-		return p.changeAt(c.match.Path, func(p *paths) { p.exact = do(p.exact, c) })
+// with is what they are with one more.
+func (p paths) with(c *candidate) paths { return p.withBelow(c, 0) }
+
+// withBelow is with for a place that so many bytes of the candidate's path lead to, and of all others' there.
+func (p paths) withBelow(c *candidate, from int) paths {
+	switch {
+	case p.tree != nil:
+		return paths{tree: p.tree.with(c, from)}
+	case p.only != nil:
+		return paths{tree: new(tree).with(p.only, from).with(c, from)}
 	}
-	return p.changeAt(prefixOf(c.match), func(p *paths) { p.prefix = do(p.prefix, c) })
+	return paths{only: c}
 }
 
-func (p paths) changeAt(left string, do func(*paths)) paths {
-	if left == "" {
-		do(&p)
-		return p
-	}
-	element, rest := cut(left)
-	hash := hashOf(element)
-	below, _ := p.below.get(hash, element)
-	if below = below.changeAt(rest, do); below.isEmpty() {
-		p.below = p.below.without(hash, element)
-	} else {
+func (n *tree) with(c *candidate, from int) *tree {
+	out := *n
+	switch left := c.path[from:]; {
+	case left != "":
+		element, _ := cut(left)
+		hash := hashOf(element)
+		below, _ := n.below.get(hash, element)
 		// Many hosts have the same elements.
-		p.below = p.below.put(hash, unique.Make(element).Value(), below)
+		out.below = n.below.put(hash, unique.Make(element).Value(), below.withBelow(c, from+1+len(element)))
+	case c.exact:
+		out.exact = insert(n.exact, c)
+	default:
+		out.prefix = insert(n.prefix, c)
 	}
-	return p
+	return &out
 }
 
-func (p *paths) isEmpty() bool { return len(p.exact)+len(p.prefix)+p.below.size == 0 }
+// without is what they are without one that is there.
+func (p paths) without(c *candidate) paths { return p.withoutBelow(c, 0) }
 
-// insert is the list with the candidate. One alone is in its own memory: most lists are so.
-func insert(list []*candidate, c *candidate) []*candidate {
-	if len(list) == 0 {
-		return c.alone[:]
+func (p paths) withoutBelow(c *candidate, from int) paths {
+	if p.tree == nil {
+		return paths{}
 	}
+	n := *p.tree
+	switch left := c.path[from:]; {
+	case left != "":
+		element, _ := cut(left)
+		hash := hashOf(element)
+		below, _ := n.below.get(hash, element)
+		if below = below.withoutBelow(c, from+1+len(element)); below.isEmpty() {
+			n.below = n.below.without(hash, element)
+		} else {
+			n.below = n.below.put(hash, unique.Make(element).Value(), below)
+		}
+	case c.exact:
+		n.exact = remove(n.exact, c)
+	default:
+		n.prefix = remove(n.prefix, c)
+	}
+	if only := n.only(); only != nil {
+		return paths{only: only}
+	}
+	return paths{tree: &n}
+}
+
+// only is the candidate of which there is no other, nil where there are several.
+func (n *tree) only() *candidate {
+	here := len(n.exact) + len(n.prefix)
+	switch {
+	case here == 1 && n.below.size == 0:
+		return slices.Concat(n.exact, n.prefix)[0]
+	case here == 0 && n.below.size == 1:
+		for _, below := range n.below.all() {
+			return below.only
+		}
+	}
+	return nil
+}
+
+func (p paths) isEmpty() bool { return p.only == nil && p.tree == nil }
+
+func insert(list []*candidate, c *candidate) []*candidate {
 	at, _ := slices.BinarySearchFunc(list, c, compare)
 	return with(list, at, c)
 }
@@ -111,15 +172,18 @@ func remove(list []*candidate, c *candidate) []*candidate {
 	return without(list, at)
 }
 
-// each visits all candidates of the tree.
-func (p *paths) each(visit func(*candidate)) {
-	for _, c := range p.exact {
+// each visits all candidates.
+func (p paths) each(visit func(*candidate)) {
+	if p.only != nil {
+		visit(p.only)
+	}
+	if p.tree == nil {
+		return
+	}
+	for _, c := range slices.Concat(p.tree.exact, p.tree.prefix) {
 		visit(c)
 	}
-	for _, c := range p.prefix {
-		visit(c)
-	}
-	for _, below := range p.below.all() {
+	for _, below := range p.tree.below.all() {
 		below.each(visit)
 	}
 }

@@ -131,7 +131,7 @@ func change(t *rapid.T, table *Table) *Table {
 	}
 	result := table.Apply(c)
 	has := func(r wire.Resource) bool {
-		return slices.ContainsFunc(result.Table.Resources(), func(o wire.Resource) bool { return o == r })
+		return slices.ContainsFunc(result.Table.Resources(), func(o wire.Resource) bool { return gocmp.Equal(o, r) })
 	}
 	for _, r := range c.Set {
 		if has(r) == (len(result.Refused) == 1) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"unique"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
@@ -22,16 +24,18 @@ const maxWork = 1 << 21
 // is taken as soon as they come.
 var ErrMissing = errors.New("not there")
 
-// Route is one as it was told.
+// Route is one as it was told. What a request reads of it lies side by side.
 type Route struct {
-	*wire.Route
-	Name string
+	wire.Route
 	// Kept is for who serves the route: what it would else look up by name for each request. No Table looks at it.
-	Kept       atomic.Value
+	Kept atomic.Value
+	// only has the one of the candidates, and share the one of Backends, where there is no other.
+	only  [1]candidate
+	share [1]wire.Share
+
+	Name       string
 	candidates []*candidate
-	// only has the one of the candidates, where there is no other: a request reads both.
-	only      [1]candidate
-	listeners []string
+	listeners  []string
 	// hosts are keys of its hostnames, one that is empty where it has none.
 	hosts []string
 	// backends are those that it names, each once.
@@ -43,11 +47,12 @@ type candidate struct {
 	route *Route
 	match *wire.Match
 	// at is its place among the route's.
-	at             int
+	at int32
+	// path is that of the match, of a prefix without the slash at its end; exact says whether it is none.
+	exact          bool
+	path           string
 	method         string
 	headers, query []condition
-	// alone has it, for lists of nothing else.
-	alone [1]*candidate
 }
 
 // condition is what a header or a parameter must be.
@@ -112,7 +117,7 @@ var precedence = []criterion{
 	{"the other is of the first kind by name", func(a, b *candidate) int { return cmp.Compare(a.route.Object.Kind, b.route.Object.Kind) }},
 	{"the other is an earlier rule", func(a, b *candidate) int { return cmp.Compare(a.route.Rule, b.route.Rule) }},
 	{"the other is first by the name of the resource", func(a, b *candidate) int { return cmp.Compare(a.route.Name, b.route.Name) }},
-	{"the other is an earlier match", func(a, b *candidate) int { return a.at - b.at }},
+	{"the other is an earlier match", func(a, b *candidate) int { return int(a.at - b.at) }},
 }
 
 func named(c *candidate) int {
@@ -133,7 +138,10 @@ func compare(a, b *candidate) int {
 
 // newRoute reads a route, or says why it cannot be served as it is meant.
 func newRoute(name string, told *wire.Route) (*Route, error) {
-	r := &Route{Route: told, Name: name, listeners: once(told.Listeners), hosts: []string{""}}
+	r := &Route{Route: *told, Name: name, listeners: once(told.Listeners), hosts: []string{""}}
+	if len(told.Backends) == len(r.share) {
+		r.Backends = r.share[:copy(r.share[:], told.Backends)]
+	}
 	if len(told.Hostnames) > 0 {
 		r.hosts = nil
 	}
@@ -141,7 +149,8 @@ func newRoute(name string, told *wire.Route) (*Route, error) {
 		if err := checkHostname(hostname); err != nil {
 			return nil, err
 		}
-		r.hosts = append(r.hosts, hostKey(hostname))
+		// Not as a part of the route's text: keys alone lie closer together, and each request compares one.
+		r.hosts = append(r.hosts, strings.Clone(hostKey(hostname)))
 	}
 	matches := told.Alternatives()
 	for i := range matches {
@@ -215,7 +224,12 @@ func (c *candidate) read(r *Route, at int, m *wire.Match) error {
 	if normal != m.Path {
 		return fmt.Errorf("path %q is not in its normal form, %q", m.Path, normal)
 	}
-	*c = candidate{route: r, match: m, at: at, method: m.Method, alone: [1]*candidate{c}}
+	*c = candidate{route: r, match: m, at: int32(at), exact: m.PathType == wire.Exact, path: m.Path, method: m.Method}
+	if !c.exact {
+		c.path = prefixOf(m)
+	}
+	// Many hosts have the same paths.
+	c.path = unique.Make(c.path).Value()
 	if c.headers, err = conditions(m.Headers); err != nil {
 		return fmt.Errorf("header %w", err)
 	}
