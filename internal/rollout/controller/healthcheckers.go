@@ -51,7 +51,7 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		}
 		for _, port := range objects.SharedHostPorts(o.set, rival) {
 			o.state.Warnings = append(o.state.Warnings, rollout.Fault{Reason: v1alpha1.ReasonHostPortShared, Message: fmt.Sprintf(
-				"the pods of IngressDaemonSet %s/%s take %s port %d of node %s too: both get its connections, or one does not start; choose another port, or other nodes",
+				"the pods of IngressDaemonSet %s/%s take %s port %d of node %s too: both get its connections, or one of them none; choose another port, or other nodes",
 				rival.Namespace, rival.Name, port.Protocol, port.Port, node)})
 		}
 	}
