@@ -20,22 +20,16 @@ const (
 	nginxPort  = 30080
 )
 
-// TestProxiesBeside has beside proxies a second instance with a class of its own, and nginx with one that is nobody's
-// here: each serves its own Ingresses, and no others.
-func TestProxiesBeside(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
-	defer cancel()
-	if err := pushBackend(ctx); err != nil {
-		t.Fatal(err)
-	}
-	fleet := scenario{example: "proxy.yaml", others: ownClass}.open(ctx, t)
+// beside has beside proxies a second instance with a class of its own, and nginx with one that is nobody's here: each
+// serves its own Ingresses, and no others.
+func beside(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	inside := scenario{example: "proxy-internal.yaml", others: ownClass}.apply(ctx, t)
 	nginx := scenario{example: "nodeport.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.HealthCheckNodePorts = []int32{10082}
 	}}.apply(ctx, t)
-	const outside, name, foreign = "outside", "inside", "foreign"
+	const name, foreign = "inside", "foreign"
+	outside := endings[0].name
 	objects := append(served(inside.Key.Namespace, name), (ending{name: name}).pods(inside.Key.Namespace, name, 1))
-	objects = append(append(objects, served(fleet.Key.Namespace, outside)...), (ending{name: outside}).pods(fleet.Key.Namespace, outside, 1))
 	class := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: nginx.Key.Namespace}, Spec: networkingv1.IngressClassSpec{Controller: "nginx.example/ingress"}}
 	if err := create(ctx, append(append(objects, served(nginx.Key.Namespace, foreign)...), class)...); err != nil {
 		t.Fatal(err)

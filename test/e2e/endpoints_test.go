@@ -54,10 +54,10 @@ const (
 	churning = 2 * time.Minute
 )
 
-// TestProxyEndpoints plays what endpoints and controllers do to a proxy that goes on, on one fleet. It runs alone, because
+// TestProxyEndpoints plays what others, endpoints and controllers do to a proxy that goes on, on one fleet. It runs alone, because
 // on a machine that cannot keep up with pods that come and go requests are late by minutes, and time out.
 func TestProxyEndpoints(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patient)
 	defer cancel()
 	if err := pushBackend(ctx); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestProxyEndpoints(t *testing.T) {
 		name string
 		play func(context.Context, *testing.T, *harness.Fleet)
 	}{
-		{"churn", churn}, {"kube-proxy", controlChurn}, {"resets", resets}, {"apart", apart},
+		{"beside", beside}, {"churn", churn}, {"kube-proxy", controlChurn}, {"resets", resets}, {"apart", apart},
 	} {
 		if !t.Run(each.name, func(t *testing.T) { each.play(ctx, t, fleet) }) {
 			t.Log(standing(ctx, fleet))

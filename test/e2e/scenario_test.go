@@ -46,6 +46,8 @@ type scenario struct {
 	detacher bool
 	// during runs while the rollout is under way; nil for nothing.
 	during func(context.Context, *testing.T, *harness.Fleet, *lb.LB) error
+	// next changes the IngressDaemonSet with the rollout, so that in the control such pods end; nil for nothing.
+	next func(*v1alpha1.IngressDaemonSet)
 	// final is the version that nodes end with, v2 where it is empty.
 	final string
 }
@@ -295,7 +297,12 @@ func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *harness.Flee
 			t.Errorf("%d pods were Failed, such as %s", n, example)
 		}
 	}()
-	if err := fleet.Change(ctx, harness.SetVersion("v2")); err != nil {
+	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
+		harness.SetVersion("v2")(set)
+		if s.next != nil {
+			s.next(set)
+		}
+	}); err != nil {
 		return err
 	}
 	if s.during != nil {

@@ -54,15 +54,17 @@ func TestNodeShutdown(t *testing.T) {
 		}
 		count, example := failed.Count()
 		t.Logf("%d pods were Failed, such as %s", count, example)
-		if err := rollOutWithout(ctx, fleet, node); err != nil {
+		if err := rollOutWithout(ctx, t, fleet, node); err != nil {
 			return err
 		}
+		begun := time.Now()
 		if err := node.Start(ctx); err != nil {
 			return err
 		}
 		if err := takenBack(ctx, fleet, v1alpha1.ReasonRolledBack, nodes); err != nil {
 			return err
 		}
+		t.Logf("%s came back and had what was taken back after %.0f s", node.Name(), time.Since(begun).Seconds())
 		time.Sleep(3 * time.Second)
 		return allHave(ctx, fleet, "v2")
 	})
@@ -94,13 +96,18 @@ func shutDown(ctx context.Context, t *testing.T, fleet *harness.Fleet, node *clu
 
 // rollOutWithout rolls out, while a node is away, first what is good, together with other
 // health checkers, and then what never gets ready and is taken back.
-func rollOutWithout(ctx context.Context, fleet *harness.Fleet, away *cluster.Node) error {
+func rollOutWithout(ctx context.Context, t *testing.T, fleet *harness.Fleet, away *cluster.Node) error {
+	begun := time.Now()
+	done := func(what string) {
+		t.Logf("%s after %.0f s without %s", what, time.Since(begun).Seconds(), away.Name())
+	}
 	if err := theHarness.PushImage(ctx, next, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
 		return err
 	}
 	if err := fleet.WaitStatus(ctx, away.Name()+" to be missed", func(s v1alpha1.IngressDaemonSetStatus) bool { return s.ServingNodes == nodes-1 }); err != nil {
 		return err
 	}
+	done("it was missed")
 	before, err := fleet.Set(ctx)
 	if err != nil {
 		return err
@@ -114,11 +121,13 @@ func rollOutWithout(ctx context.Context, fleet *harness.Fleet, away *cluster.Nod
 	if err := checkersRun(ctx, fleet, next, nodes-1); err != nil {
 		return err
 	}
+	done("other health checkers ran")
 	if err := fleet.WaitStatus(ctx, "the revision to be current", func(s v1alpha1.IngressDaemonSetStatus) bool {
 		return s.ObservedGeneration > before.Generation && s.CurrentRevision != before.Status.CurrentRevision && s.ServingNodes == nodes-1
 	}); err != nil {
 		return err
 	}
+	done("what is good was current")
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		harness.SetVersion("bad")(set)
 		set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/nowhere"
@@ -126,7 +135,11 @@ func rollOutWithout(ctx context.Context, fleet *harness.Fleet, away *cluster.Nod
 		return err
 	}
 	// It is not over before the node that is away has the template too.
-	return takenBack(ctx, fleet, v1alpha1.ReasonRollingBack, nodes-1)
+	if err := takenBack(ctx, fleet, v1alpha1.ReasonRollingBack, nodes-1); err != nil {
+		return err
+	}
+	done("what never gets ready was taken back")
+	return nil
 }
 
 // takenBack waits until the present template is taken back, as far as a reason says, and
