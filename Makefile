@@ -127,33 +127,34 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
 CASES ?= controller-killed|drain
 
-# One half of test/e2e, by time: what follows pages as a reader would, and the example of the specification.
-SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration
-# What sends as many requests as the machine can while pods come and go, and what starts three fleets at once.
-ALONE := TestProxyEndpoints|TestProxiesBeside
+# One half of test/e2e, by time: what follows pages as a reader would, the example of the specification, and one more, with
+# which both take about as long.
+SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration|TestAPIServerDown
+# What sends as many requests as the machine can while pods come and go.
+ALONE := TestProxyEndpoints
 
 # What takes minutes of test/peers.
 SCAN := ^TestScan$$
 
-# test/targets takes as long as all others together, most of it waiting. What sends traffic to real
-# nodes runs alone.
+# test/targets takes as long as all others together, most of it waiting. The variants compile in what time is left of
+# that. What sends traffic to real nodes runs alone.
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
-	@echo '== API-server and real-cluster tests, one package at a time, and test/targets beside them'
-	@log=$$(mktemp); go test -count 1 -timeout 30m ./test/targets >"$$log" 2>&1 & targets=$$!; \
-	trap 'kill $$targets 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	@echo '== API-server and real-cluster tests, one package at a time, and beside them test/targets'
+	@echo '== and broken variants of the product, which the tests must catch'
+	@logs=$$(mktemp -d); go test -count 1 -timeout 30m ./test/targets >"$$logs/targets" 2>&1 & targets=$$!; \
+	nice -n 19 go test -count 1 -v -timeout 50m ./test/variants >"$$logs/variants" 2>&1 & variants=$$!; \
+	trap 'kill $$targets $$variants 2>/dev/null || true; rm -rf "$$logs"' EXIT; failed=0; \
 	go test -p 1 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
-	wait $$targets || failed=1; cat "$$log"; exit $$failed
-	@echo '== broken variants of the product, which the tests must catch'
-	@go test -count 1 -v -timeout 30m ./test/variants
+	wait $$targets || failed=1; cat "$$logs/targets"; wait $$variants || failed=1; cat "$$logs/variants"; exit $$failed
 ifeq ($(LEFT_OUT),)
-	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands'
+	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands and others'
 	@log=$$(mktemp); E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(ALONE)|$(LONG)' >"$$log" 2>&1 & second=$$!; \
 	trap 'kill $$second 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
 	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(ALONE)|$(LONG)' || failed=1; \
 	wait $$second || failed=1; cat "$$log"; exit $$failed
 	@echo '== what endpoints and controllers do to proxies, on real nodes and alone'
-	@go test -count 1 -v -timeout 30m ./test/e2e -run '^($(ALONE))$$'
+	@go test -count 1 -v -timeout 30m ./test/e2e -run '^$(ALONE)$$'
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
