@@ -203,7 +203,7 @@ func withShares(head []string, rule listing.Rule) (rows [][]string) {
 			row[0], row[2], row[3] = "none", "", fmt.Sprintf("answers %d", s.Status)
 		case s.Status != 0:
 			row[3] = fmt.Sprintf("answers %d, it has no endpoints", s.Status)
-		case s.Ready+s.Terminating == 0:
+		case s.Ready == 0 && s.Unknown > 0:
 			row[3] = fmt.Sprintf("only %d may serve, of whose nodes nothing is heard", s.Unknown)
 		case s.Ready == 0:
 			row[3] = fmt.Sprintf("only %d that terminate serve", s.Terminating)

@@ -23,7 +23,7 @@ func (s *Endpoints[V]) ByCookie(value string, now time.Time, tried []*Endpoint[V
 		return nil
 	}
 	isIn := func(e *Endpoint[V]) bool { return !e.record.isOut(now) }
-	if !isIn(e) && slices.ContainsFunc(s.usable, isIn) {
+	if !isIn(e) && slices.ContainsFunc(s.usable.all, isIn) {
 		return nil
 	}
 	return e

@@ -23,7 +23,7 @@ type Policy struct {
 type Endpoint[V any] struct {
 	// record is nil until it fails.
 	record *record
-	// usable says whether it is among those that may get requests.
+	// usable says whether it is among those that get requests.
 	usable bool
 	// Value is what enter gave for it, such as its connections.
 	Value V
@@ -36,11 +36,11 @@ type Endpoint[V any] struct {
 // Endpoints are those of a backend, in turn. A Set moves nobody's turn: the next one is whoever stands
 // at or after the place where the next one stood.
 type Endpoints[V any] struct {
-	// usable are those of all that may get requests, and next is the index there of whose turn it is. few has them where
-	// they are so few.
-	usable []*Endpoint[V]
-	next   int
+	// usable are those of all that get requests, spare those that get them where no usable one does. few has the former
+	// where they are so few.
+	usable inTurn[V]
 	few    [4]*Endpoint[V]
+	spare  inTurn[V]
 	// all are in the order of compare.
 	all    []*Endpoint[V]
 	named  map[string]*Endpoint[V]
@@ -68,7 +68,7 @@ func (s *Endpoints[V]) Set(now []wire.Endpoint) {
 	if !slices.IsSortedFunc(now, compare) {
 		now = slices.SortedFunc(slices.Values(now), compare)
 	}
-	turn := s.turn()
+	turn := s.usable.turn()
 	old := s.all
 	s.all = make([]*Endpoint[V], 0, len(now))
 	for i, e := range now {
@@ -99,37 +99,33 @@ func (s *Endpoints[V]) drop(e *Endpoint[V]) {
 	s.leave(e.Value)
 }
 
-// turn is the endpoint whose turn it is, nil while there is none.
-func (s *Endpoints[V]) turn() *Endpoint[V] {
-	if len(s.usable) == 0 {
-		return nil
-	}
-	return s.usable[s.next]
-}
-
-// use lets the ready ones get requests, or where none is, those that still serve, or else those of which nobody knows;
-// first of them whoever stands at turn or after it.
+// use lets the ready ones get requests, or where none is, those of which nobody knows, with those that still serve in
+// reserve, or else these; first of them whoever stands at turn or after it.
 func (s *Endpoints[V]) use(turn *Endpoint[V]) {
-	state := wire.Unknown
-	for _, e := range s.all {
-		state = min(state, e.State)
+	is := func(state wire.EndpointState) bool {
+		return slices.ContainsFunc(s.all, func(e *Endpoint[V]) bool { return e.State == state })
 	}
-	s.few = [len(s.few)]*Endpoint[V]{}
-	s.usable = slices.Grow(s.few[:0], len(s.all))
+	state, spare := wire.Ready, wire.Ready
+	switch {
+	case is(wire.Ready):
+	case is(wire.Unknown):
+		state, spare = wire.Unknown, wire.Terminating
+	default:
+		state = wire.Terminating
+	}
+	s.few, s.spare = [len(s.few)]*Endpoint[V]{}, inTurn[V]{}
+	s.usable.all = slices.Grow(s.few[:0], len(s.all))
 	for _, e := range s.all {
-		if e.usable = e.State == state; e.usable {
-			s.usable = append(s.usable, e)
+		e.usable = e.State == state
+		switch {
+		case e.usable:
+			s.usable.all = append(s.usable.all, e)
+		case e.State == spare:
+			s.spare.all = append(s.spare.all, e)
 		}
 	}
-	switch {
-	case len(s.usable) == 0:
-		s.next = 0
-	case turn == nil:
-		s.next = int(s.start % uint64(len(s.usable)))
-	default:
-		at, _ := slices.BinarySearchFunc(s.usable, turn, func(a, b *Endpoint[V]) int { return compare(a.Endpoint, b.Endpoint) })
-		s.next = at % len(s.usable)
-	}
+	s.usable.begin(turn, s.start)
+	s.spare.begin(turn, s.start)
 }
 
 // name gives each endpoint its cookie, where the policy has cookies. Of two endpoints of one pod the
@@ -153,36 +149,19 @@ func (s *Endpoints[V]) name() {
 // All are the endpoints that there are, in order of address. They are not to be changed.
 func (s *Endpoints[V]) All() []*Endpoint[V] { return s.all }
 
-// Choose is the endpoint whose turn it is, of those that are ready or, where none is, that still serve;
-// nil where there is none, or each was tried. One that was tried is not chosen; one that is left out
-// for its failures only where all others are, or were tried.
+// Choose is the endpoint whose turn it is, of those that are ready or, where none is, of which nobody knows, and then of
+// those that still serve; nil where there is none, or each was tried. One that was tried is not chosen; one that is left
+// out for its failures only where all others are, or were tried.
 func (s *Endpoints[V]) Choose(now time.Time, tried []*Endpoint[V]) *Endpoint[V] {
-	out := -1
-	for i := range s.usable {
-		at := s.next + i
-		if at >= len(s.usable) {
-			at -= len(s.usable)
-		}
-		switch e := s.usable[at]; {
-		case slices.Contains(tried, e):
-		case !e.record.isOut(now):
-			return s.take(at)
-		case out < 0:
-			out = at
-		}
+	at, in := s.usable.find(now, tried)
+	if in || len(s.spare.all) == 0 {
+		return s.usable.take(at)
 	}
-	if out < 0 {
-		return nil
+	other, in := s.spare.find(now, tried)
+	if in || at < 0 {
+		return s.spare.take(other)
 	}
-	return s.take(out)
-}
-
-// take gives the turn to whoever comes next.
-func (s *Endpoints[V]) take(at int) *Endpoint[V] {
-	if s.next = at + 1; s.next == len(s.usable) {
-		s.next = 0
-	}
-	return s.usable[at]
+	return s.usable.take(at)
 }
 
 // compare orders endpoints, and finds those that are the same.

@@ -152,13 +152,47 @@ func TestReadyBeforeTerminating(t *testing.T) {
 	if e := x.Choose(noon, []*Endpoint[int]{x.All()[1]}); e != nil {
 		t.Errorf("%s is chosen when the ready one was tried", e.UID)
 	}
-	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(2, wire.Terminating), endpoint(3, wire.Unknown)})
+	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(2, wire.Terminating)})
 	if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-2", "pod-0", "pod-2"}) {
 		t.Errorf("chosen are %v, of which none is ready", got)
 	}
 	x.Set([]wire.Endpoint{endpoint(3, wire.Unknown), endpoint(4, wire.Unknown)})
 	if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-3", "pod-4", "pod-3"}) {
 		t.Errorf("chosen are %v, of which no other serves", got)
+	}
+}
+
+// TestUnknownBeforeTerminating: those that end are asked only where those that may go on do not answer.
+func TestUnknownBeforeTerminating(t *testing.T) {
+	x := newTester(Policy{MaxFails: 1, FailTimeout: 10 * time.Second, Sticky: true}, 0)
+	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Unknown), endpoint(2, wire.Terminating), endpoint(3, wire.Unknown)})
+	if got := x.uids(noon, 4); !slices.Equal(got, []string{"pod-1", "pod-3", "pod-1", "pod-3"}) {
+		t.Errorf("chosen are %v", got)
+	}
+	if e := x.ByCookie(Cookie("pod-0"), noon, nil); e != nil {
+		t.Errorf("a client stays with %s, which ends", e.UID)
+	}
+	var tried []*Endpoint[int]
+	var order []string
+	for e := x.Choose(noon, tried); e != nil; e = x.Choose(noon, tried) {
+		tried, order = append(tried, e), append(order, e.UID)
+	}
+	if want := []string{"pod-1", "pod-3", "pod-0", "pod-2"}; !slices.Equal(order, want) {
+		t.Errorf("tried are %v, not %v", order, want)
+	}
+	x.Failed(x.All()[1], noon)
+	x.Failed(x.All()[3], noon)
+	if got := x.uids(after(1), 4); !slices.Equal(got, []string{"pod-0", "pod-2", "pod-0", "pod-2"}) {
+		t.Errorf("chosen are %v where the others are left out", got)
+	}
+	x.Failed(x.All()[0], noon)
+	x.Failed(x.All()[2], noon)
+	if got := x.uids(after(1), 2); !slices.Equal(got, []string{"pod-1", "pod-3"}) {
+		t.Errorf("chosen are %v where all are left out", got)
+	}
+	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Ready), endpoint(3, wire.Unknown)})
+	if got := x.uids(after(20), 2); !slices.Equal(got, []string{"pod-1", "pod-1"}) {
+		t.Errorf("chosen are %v where one is ready", got)
 	}
 }
 

@@ -213,9 +213,9 @@ type EndpointState uint8
 const (
 	// Ready gets requests.
 	Ready EndpointState = iota
-	// Terminating serves, and gets requests only where none is ready.
+	// Terminating serves, but not for long. It gets requests only where none is ready, and none that is Unknown answers.
 	Terminating
-	// Unknown may serve, and gets requests only where no other does.
+	// Unknown may serve, and gets requests only where none is ready.
 	Unknown
 )
 
