@@ -23,7 +23,7 @@ type connections struct {
 	failed error
 }
 
-// backend is one of the table, with what is kept of it between requests. What each of these reads and writes comes first.
+// backend is one of the table, with what is kept of it between requests. What each request reads and writes comes first.
 type backend struct {
 	mu sync.Mutex
 	// held is how many requests are still to be given to its endpoints, removed says whether the table has it no more.

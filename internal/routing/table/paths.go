@@ -79,8 +79,8 @@ func cut(path string) (element, left string) {
 // nothing.
 func prefixOf(m *wire.Match) string { return strings.TrimSuffix(m.Path, "/") }
 
-// fits reports whether what is left of a path is as the candidate asks for, whose path is as long as the other up to there
-// and the same.
+// fits reports whether the candidate asks for a path that begins with the first bytes of its own, as many as from says, and
+// goes on with what is left.
 func (c *candidate) fits(left string, from int) bool {
 	rest, found := strings.CutPrefix(left, c.path[from:])
 	return found && (rest == "" || !c.exact && rest[0] == '/')
@@ -89,7 +89,7 @@ func (c *candidate) fits(left string, from int) bool {
 // with is what they are with one more.
 func (p paths) with(c *candidate) paths { return p.withBelow(c, 0) }
 
-// withBelow is with for a place that so many bytes of the candidate's path lead to, and of all others' there.
+// withBelow is with for the place to which the first bytes of the candidate's path lead, as many as from says.
 func (p paths) withBelow(c *candidate, from int) paths {
 	switch {
 	case p.tree != nil:
