@@ -22,6 +22,9 @@ import (
 // last.
 func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	sleeps := client.ObjectKey{Namespace: fleet.Key.Namespace, Name: endings[0].name}
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	story := fleet.TellBackend(watching, sleeps.Name)
 	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: sleeps.Name}, harness.Request{Method: "POST", Host: sleeps.Name})
 	if err := awayForAMinute(ctx, fleet); err != nil {
 		t.Error(err)
@@ -35,6 +38,7 @@ func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	}
 	losesNothing(t, stop())
 	if t.Failed() {
+		t.Log("what happened:\n" + strings.Join(story.Lines(), "\n"))
 		return
 	}
 	back, err := removeControllers(ctx)

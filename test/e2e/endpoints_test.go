@@ -93,6 +93,7 @@ func standing(ctx context.Context, fleet *harness.Fleet) string {
 		{"get", "nodes,pods,endpointslices", "-o", "wide"}, {"events"}, {"-n", "default", "events"},
 		{"-n", harness.Namespace, "get", "pods", "-o", "wide"},
 		{"logs", "-l", "app=proxy", "--prefix", "--tail=30"}, {"-n", harness.Namespace, "logs", "-l", "app.kubernetes.io/name=ingress-daemonset-controller", "--prefix", "--tail=60"},
+		{"-n", harness.Namespace, "logs", "-l", "app.kubernetes.io/name=ingress-daemonset-controller", "--prefix", "--previous", "--tail=200"},
 	} {
 		out, err := fleet.Kubectl(ctx, append([]string{"-n", fleet.Key.Namespace}, args...)...).CombinedOutput()
 		fmt.Fprintf(&all, "%v: %v\n%s\n", args, err, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,6 +29,16 @@ func (f *Fleet) Tell(ctx context.Context) *Story {
 	story := &Story{last: map[string]string{}}
 	go f.observe(ctx, &appsv1.DeploymentList{}, story.hear)
 	go f.observe(ctx, &corev1.PodList{}, story.hear)
+	return story
+}
+
+// TellBackend watches the pods of a Service of the fleet's namespace, those that have its name as label "of", and its
+// EndpointSlices, as Tell does.
+func (f *Fleet) TellBackend(ctx context.Context, service string) *Story {
+	story := &Story{last: map[string]string{}}
+	within := client.InNamespace(f.Key.Namespace)
+	go f.Harness.observe(ctx, &corev1.PodList{}, story.hear, within, client.MatchingLabels{"of": service})
+	go f.Harness.observe(ctx, &discoveryv1.EndpointSliceList{}, story.hear, within, client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	return story
 }
 
@@ -80,6 +91,8 @@ func told(object client.Object) string {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		return toldPod(o)
+	case *discoveryv1.EndpointSlice:
+		return toldSlice(o)
 	case *appsv1.Deployment:
 		mark, _ := v1alpha1.MarkOf(o.Annotations)
 		return fmt.Sprintf("%s Deployment: revision %s, %d pods, mark %q", o.Labels[v1alpha1.LabelNode],
@@ -104,6 +117,26 @@ func toldPod(pod *corev1.Pod) string {
 		}
 	}
 	return fmt.Sprintf("%s pod %s: %s", pod.Spec.NodeName, pod.Name, strings.Join(facts, ", "))
+}
+
+func toldSlice(slice *discoveryv1.EndpointSlice) string {
+	is := func(condition *bool) bool { return condition != nil && *condition }
+	var facts []string
+	for _, e := range slice.Endpoints {
+		fact := strings.Join(e.Addresses, " ")
+		if is(e.Conditions.Ready) {
+			fact += " ready"
+		}
+		if is(e.Conditions.Terminating) {
+			fact += " terminating"
+		}
+		if is(e.Conditions.Serving) {
+			fact += " serving"
+		}
+		facts = append(facts, fact)
+	}
+	slices.Sort(facts)
+	return fmt.Sprintf("EndpointSlice %s: %s", slice.Name, strings.Join(facts, ", "))
 }
 
 // Lines are what was told so far, each beginning with its time (RFC 3339).
