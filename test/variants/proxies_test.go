@@ -5,8 +5,8 @@ var proxies = []variant{
 	{
 		name: "a prefix is one of the path's text and not of its elements",
 		file: "internal/routing/table/paths.go",
-		from: "\tpath = path[1:]\n",
-		to:   "\tpath = path[1:]\n\tif len(path) > 1 {\n\t\treturn path[:1], \"/\" + path[1:]\n\t}\n",
+		from: "!c.exact && rest[0] == '/'",
+		to:   "!c.exact",
 		in:   "./internal/routing/table", tests: "TestPaths", say: "/aaa/bbbxyz: got web r /aaa/bbb, want web 404",
 	},
 	{
@@ -18,7 +18,7 @@ var proxies = []variant{
 	},
 	{
 		name: "where all endpoints are left out for their failures none is chosen",
-		file: "internal/proxy/balance/endpoints.go",
+		file: "internal/proxy/balance/inturn.go",
 		from: "\t\tcase out < 0:\n",
 		to:   "\t\tcase false:\n",
 		in:   "./internal/proxy/balance", tests: "TestEjectionNeverEmpties", say: "--- FAIL: TestEjectionNeverEmpties",

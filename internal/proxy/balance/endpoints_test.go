@@ -190,9 +190,15 @@ func TestUnknownBeforeTerminating(t *testing.T) {
 	if got := x.uids(after(1), 2); !slices.Equal(got, []string{"pod-1", "pod-3"}) {
 		t.Errorf("chosen are %v where all are left out", got)
 	}
+	if e := x.Choose(after(1), []*Endpoint[int]{x.All()[1], x.All()[3]}); e == nil || e.UID != "pod-0" {
+		t.Errorf("%v is chosen where all are left out and the first were tried", e)
+	}
 	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Ready), endpoint(3, wire.Unknown)})
 	if got := x.uids(after(20), 2); !slices.Equal(got, []string{"pod-1", "pod-1"}) {
 		t.Errorf("chosen are %v where one is ready", got)
+	}
+	if e := x.Choose(after(20), x.All()[1:2]); e != nil {
+		t.Errorf("%s is chosen when the ready one was tried", e.UID)
 	}
 }
 

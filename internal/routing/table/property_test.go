@@ -103,6 +103,9 @@ func TestChangesAsFresh(t *testing.T) {
 		if diff := gocmp.Diff(all, fresh.Table.Resources()); diff != "" {
 			t.Fatal(diff)
 		}
+		if got, want := places(table), places(fresh.Table); got != want {
+			t.Fatalf("%d places of paths, made at once %d", got, want)
+		}
 		for range 40 {
 			request := drawRequest(t)
 			got, want := said(table.Lookup(request)), plain(all, request)
@@ -119,6 +122,26 @@ func TestChangesAsFresh(t *testing.T) {
 			t.Fatalf("%d routes wait", waiting)
 		}
 	})
+}
+
+// places are how many of hosts and paths there are.
+func places(t *Table) (n int) {
+	var below func(paths) int
+	below = func(p paths) int {
+		n := 1
+		if p.tree != nil {
+			for _, next := range p.tree.below.all() {
+				n += below(next)
+			}
+		}
+		return n
+	}
+	for _, hosts := range t.hosts.all() {
+		for _, p := range hosts.all() {
+			n += below(p)
+		}
+	}
+	return n
 }
 
 // change applies one change, and sees that it is there.
