@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/listing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -145,4 +146,21 @@ func (f *fakeAPI) client(t *testing.T) client.WithWatch {
 		t.Fatal(err)
 	}
 	return api
+}
+
+// TestNoneReady: which endpoints get requests where none is ready.
+func TestNoneReady(t *testing.T) {
+	for want, share := range map[string]listing.Share{
+		"": {Ready: 1, Terminating: 1, Unknown: 1},
+		"only 2 may serve, of whose nodes nothing is heard":                 {Unknown: 2},
+		"only 2 may serve, of whose nodes nothing is heard; terminating: 1": {Unknown: 2, Terminating: 1},
+		"only 3 that terminate serve":                                       {Terminating: 3},
+		"answers 503, it has no endpoints":                                  {Status: 503},
+	} {
+		share.Backend = "shop/cheese:80"
+		rows := withShares(nil, listing.Rule{Backends: []listing.Share{share}})
+		if got := rows[0][3]; got != want {
+			t.Errorf("%+v: %q, want %q", share, got, want)
+		}
+	}
 }

@@ -205,6 +205,9 @@ func withShares(head []string, rule listing.Rule) (rows [][]string) {
 			row[3] = fmt.Sprintf("answers %d, it has no endpoints", s.Status)
 		case s.Ready == 0 && s.Unknown > 0:
 			row[3] = fmt.Sprintf("only %d may serve, of whose nodes nothing is heard", s.Unknown)
+			if s.Terminating > 0 {
+				row[3] += fmt.Sprintf("; terminating: %d", s.Terminating)
+			}
 		case s.Ready == 0:
 			row[3] = fmt.Sprintf("only %d that terminate serve", s.Terminating)
 		}
