@@ -35,8 +35,9 @@ type backend struct {
 	endpoints            balance.Endpoints[connections]
 
 	counts counts
-	// alone is of routes that have no other.
-	alone routeBackends
+	// alone is what is kept of a route that leads to nothing else, and itself has that.
+	alone  routeBackends
+	itself [1]*backend
 
 	name string
 	p    *Proxy
@@ -44,8 +45,8 @@ type backend struct {
 
 func newBackend(name string, p *Proxy) *backend {
 	b := &backend{name: name, p: p}
-	b.alone.only[0] = b
-	b.alone.all = b.alone.only[:]
+	b.itself[0] = b
+	b.alone.all = b.itself[:]
 	b.endpoints = balance.NewEndpoints(rand.Uint64(), b.enter, leave)
 	return b
 }
@@ -185,8 +186,6 @@ func (w *weights) choose(shares []wire.Share) int {
 type routeBackends struct {
 	// all are those of its shares, nil for a share that has none.
 	all []*backend
-	// only has the one of all, where there is no other.
-	only [1]*backend
 	// weights are nil where there is nothing to choose.
 	weights *weights
 }
