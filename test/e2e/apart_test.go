@@ -24,7 +24,7 @@ func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	sleeps := client.ObjectKey{Namespace: fleet.Key.Namespace, Name: endings[0].name}
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	story := fleet.TellBackend(watching, sleeps.Name)
+	story := fleet.TellBackend(watching, sleeps.Name, client.MatchingLabels{"app": sleeps.Name})
 	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: sleeps.Name}, harness.Request{Method: "POST", Host: sleeps.Name})
 	if err := awayForAMinute(ctx, fleet); err != nil {
 		t.Error(err)

@@ -32,12 +32,12 @@ func (f *Fleet) Tell(ctx context.Context) *Story {
 	return story
 }
 
-// TellBackend watches the pods of a Service of the fleet's namespace, those that have its name as label "of", and its
-// EndpointSlices, as Tell does.
-func (f *Fleet) TellBackend(ctx context.Context, service string) *Story {
+// TellBackend watches the EndpointSlices of a Service of the fleet's namespace, and the pods that have these labels, as Tell
+// does.
+func (f *Fleet) TellBackend(ctx context.Context, service string, pods client.MatchingLabels) *Story {
 	story := &Story{last: map[string]string{}}
 	within := client.InNamespace(f.Key.Namespace)
-	go f.Harness.observe(ctx, &corev1.PodList{}, story.hear, within, client.MatchingLabels{"of": service})
+	go f.Harness.observe(ctx, &corev1.PodList{}, story.hear, within, pods)
 	go f.Harness.observe(ctx, &discoveryv1.EndpointSliceList{}, story.hear, within, client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	return story
 }
