@@ -154,7 +154,7 @@ ifeq ($(LEFT_OUT),)
 	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(ALONE)|$(LONG)' || failed=1; \
 	wait $$second || failed=1; cat "$$log"; exit $$failed
 	@echo '== what endpoints and controllers do to proxies, on real nodes and alone'
-	@go test -count 1 -v -timeout 30m ./test/e2e -run '^$(ALONE)$$'
+	@go test -count 1 -v -timeout 30m ./test/e2e -run '^($(ALONE))$$'
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
