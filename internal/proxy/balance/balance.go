@@ -7,7 +7,8 @@
 // Its files, in the order in which to open them:
 //
 //   - weights.go: which backend of a route. balance.go: how numbers are drawn for that.
-//   - endpoints.go: which endpoint of a backend. inturn.go: one after the other. cookie.go: by its name. eject.go: which is left out for its failures.
+//   - endpoints.go: which endpoint of a backend. inturn.go: one after the other. cookie.go: by its name. eject.go: which is
+//     left out for its failures.
 //   - retry.go: which failures may be tried again. budget.go: how many.
 package balance
 
