@@ -2,7 +2,9 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -39,5 +41,27 @@ func TestPassedIsWrittenFirst(t *testing.T) {
 	s.Status, s.Measurements = d.Status, nil
 	if d = Plan(s); !slices.Equal(d.Status.Wave, []string{"n0002"}) {
 		t.Errorf("it is written, and next are %v", d.Status.Wave)
+	}
+}
+
+// TestNextMeasurementAwaitsTheStatus: the last one is counted in a status that stands before the next is made, which
+// takes its place. The one that was to count it may have been refused.
+func TestNextMeasurementAwaitsTheStatus(t *testing.T) {
+	s := refusedByANode()
+	s.Spec.UpdateStrategy.RollingUpdate.Analysis[0].Count = new(int32(3))
+	s.Measurements[0].Failure, s.Measurements[0].FailedOn = "", nil
+	s.Measurements[0].At = s.Now.Add(-time.Hour)
+	refused := Plan(s)
+	if a := refused.Status.Analysis; strings.Contains(steps(refused), "Measure errors") || a.Checks[0].Passed != 1 {
+		t.Errorf("before it stands in the status: %+v\n%s", a, summary(refused))
+	}
+	stored, told := s, s
+	stored.Status = refused.Status
+	told.Measurements = []Measurement{s.Measurements[0]}
+	told.Measurements[0].Counted = true
+	for name, next := range map[string]State{"it stands in the status": stored, "it stood in one": told} {
+		if d := Plan(next); !strings.Contains(steps(d), "Measure errors") {
+			t.Errorf("%s, and no other is made:\n%s", name, summary(d))
+		}
 	}
 }
