@@ -29,8 +29,9 @@ type port struct {
 	requests int
 	// came is told that there were more requests.
 	came chan struct{}
-	// changed gets one for each call of checks.changed.
+	// changed gets one for each call of checks.changed, of which there were so many as changes.
 	changed chan struct{}
+	changes atomic.Int32
 	checks  *checks
 	server  *http.Server
 }
@@ -47,7 +48,7 @@ func serve(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	p := &port{endpoint: endpoint{Port: healthclient.Port{Node: "n1", Address: "127.0.0.1", Number: int32(n), Plain: plain}}, answer: answer, came: make(chan struct{}, 1), changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
-	p.checks = newChecks(theSet, func() { p.changed <- struct{}{} }, listen, time.Now)
+	p.checks = newChecks(theSet, func() { p.changes.Add(1); p.changed <- struct{}{} }, listen, time.Now)
 	p.checks.want([]endpoint{p.endpoint})
 	t.Cleanup(func() {
 		p.checks.want(nil)
@@ -179,8 +180,8 @@ func TestChecksForgiveOnce(t *testing.T) {
 	})
 	p.await(t, "serving", serving)
 	p.awaitAsked(t, 3)
-	if len(p.changed) > 0 || !serving(p.checks.last(p.endpoint)) {
-		t.Error("one cut connection was news")
+	if told := p.changes.Load(); told != 1 || !serving(p.checks.last(p.endpoint)) {
+		t.Errorf("one cut connection was news: after one answer %d were told", told)
 	}
 	closed := time.Now()
 	p.server.Close()
