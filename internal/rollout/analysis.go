@@ -115,8 +115,8 @@ func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 	})
 }
 
-// uncounted reports whether no status that was stored holds the last measurement of a check.
-func (p *pass) uncounted(check string) bool {
+// awaitsStatus reports whether a check was measured, and no status that was stored counts that yet.
+func (p *pass) awaitsStatus(check string) bool {
 	return slices.ContainsFunc(p.Measurements, func(m Measurement) bool {
 		return m.Check == check && m.Analysis == AnalysisID(p.analysis) && !m.Counted && !m.In(p.Status.Analysis)
 	})
@@ -288,7 +288,7 @@ func (p *planner) measure() {
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
 			continue
 		}
-		if p.uncounted(check.Name) {
+		if p.awaitsStatus(check.Name) {
 			// A status that is refused has not counted it, and the next measurement takes its place.
 			continue
 		}
