@@ -115,13 +115,6 @@ func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 	})
 }
 
-// awaitsStatus reports whether a check was measured, and no status that was stored counts that yet.
-func (p *pass) awaitsStatus(check string) bool {
-	return slices.ContainsFunc(p.Measurements, func(m Measurement) bool {
-		return m.Check == check && m.Analysis == AnalysisID(p.analysis) && !m.Counted && !m.In(p.Status.Analysis)
-	})
-}
-
 // enroll gives a check its place in the status.
 func (p *planner) enroll(check string) {
 	if p.counted(check) == nil {
@@ -286,10 +279,6 @@ func (p *planner) measure() {
 		c := p.counted(check.Name)
 		ofWave := p.analysis.Phase == v1alpha1.AnalysisOfWave
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
-			continue
-		}
-		if p.awaitsStatus(check.Name) {
-			// A status that is refused has not counted it, and the next measurement takes its place.
 			continue
 		}
 		due := p.lastMeasured(check.Name).Add(check.Interval())

@@ -44,24 +44,36 @@ func TestPassedIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestNextMeasurementAwaitsTheStatus: the last one is counted in a status that stands before the next is made, which
-// takes its place. The one that was to count it may have been refused.
-func TestNextMeasurementAwaitsTheStatus(t *testing.T) {
+// TestFirstMeasurementIsOfTraffic: the first measurement of a wave is made an interval after that was over, however long
+// ago it began, and not at once.
+func TestFirstMeasurementIsOfTraffic(t *testing.T) {
 	s := refusedByANode()
-	s.Spec.UpdateStrategy.RollingUpdate.Analysis[0].Count = new(int32(3))
-	s.Measurements[0].Failure, s.Measurements[0].FailedOn = "", nil
-	s.Measurements[0].At = s.Now.Add(-time.Hour)
-	refused := Plan(s)
-	if a := refused.Status.Analysis; strings.Contains(steps(refused), "Measure errors") || a.Checks[0].Passed != 1 {
-		t.Errorf("before it stands in the status: %+v\n%s", a, summary(refused))
+	s.Measurements = nil
+	s.Status.Analysis.Phase, s.AnalysisSeen = v1alpha1.AnalysisOfWave, s.Now.Add(-time.Minute)
+	d := Plan(s)
+	if d.Status.Analysis.Phase != v1alpha1.AnalysisMeasuring || strings.Contains(steps(d), "Measure") {
+		t.Errorf("when the wave is over: %s", summary(d))
 	}
-	stored, told := s, s
-	stored.Status = refused.Status
-	told.Measurements = []Measurement{s.Measurements[0]}
-	told.Measurements[0].Counted = true
-	for name, next := range map[string]State{"it stands in the status": stored, "it stood in one": told} {
-		if d := Plan(next); !strings.Contains(steps(d), "Measure errors") {
-			t.Errorf("%s, and no other is made:\n%s", name, summary(d))
+	s.Status, s.AnalysisSeen = d.Status, s.Now
+	for after, due := range map[time.Duration]bool{4 * time.Second: false, 5 * time.Second: true} {
+		next := s
+		next.Now = s.Now.Add(after)
+		if d := Plan(next); strings.Contains(steps(d), "Measure errors") != due {
+			t.Errorf("%s later: %s", after, summary(d))
 		}
+	}
+}
+
+// TestOnlyReadyNodesAreAsked: a check by HTTP waits, and says so, where pods of the template run on nodes alone that are
+// not Ready: nobody asks these.
+func TestOnlyReadyNodesAreAsked(t *testing.T) {
+	s := refusedByANode()
+	s.Measurements = nil
+	s.Spec.UpdateStrategy.RollingUpdate.Analysis[0].HTTP = &v1alpha1.HTTPCheck{Port: 80}
+	s.Nodes[0].Pods, s.Nodes[1].Ready = []Pod{{Revision: "r1", Running: true}}, false
+	s.Nodes[1].Pods = []Pod{{Revision: "r2", Running: true}}
+	d := Plan(s)
+	if strings.Contains(steps(d), "Measure") || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonNodesNotServing {
+		t.Errorf("%s", summary(d))
 	}
 }

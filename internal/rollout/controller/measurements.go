@@ -99,11 +99,14 @@ func (m *measurements) end() {
 	m.measuring.turns.forget(m.set)
 }
 
-// begin makes a measurement when it is its turn, unless that waits or is under way.
+// begin makes a measurement when it is its turn, unless that waits or is under way, or no status that was stored counts
+// the last one yet: the next would take its place. It may have been made after the pass that asks has looked, and the
+// status that was to count it may have been refused.
 func (m *measurements) begin(check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
 	m.measuring.mu.Lock()
 	defer m.measuring.mu.Unlock()
-	if m.underWay[check.Name] == analysis {
+	last, made := m.done[check.Name]
+	if m.underWay[check.Name] == analysis || made && last.Analysis == analysis && !last.Counted {
 		return
 	}
 	m.underWay[check.Name] = analysis

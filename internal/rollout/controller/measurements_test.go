@@ -23,18 +23,54 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	by := newMeasuring(func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { _ = *answer; return nil }, time.Now)
 	m := newMeasurements(theSet, func() { changed <- true }, by)
 	check := v1alpha1.AnalysisCheck{Name: "errors"}
+	status := &v1alpha1.AnalysisStatus{Began: metav1.NewMicroTime(start)}
 	measured := func() rollout.Measurement {
-		m.begin(check, "a1", rollout.Wave{})
+		m.begin(check, rollout.AnalysisID(status), rollout.Wave{})
 		<-changed
 		return m.last()[0]
 	}
-	if one := measured(); one.Failure == "" || one.Check != "errors" || one.Analysis != "a1" || one.At.IsZero() {
+	one := measured()
+	if one.Failure == "" || one.Check != "errors" || one.Analysis != rollout.AnalysisID(status) || one.At.IsZero() {
 		t.Errorf("a measurement that panics is %+v", one)
 	}
+	m.stored(counting(status, one))
 	answer = new("0")
 	if one := measured(); one.Failure != "" {
 		t.Errorf("the next is %+v", one)
 	}
+}
+
+// counting is a status that counts a measurement.
+func counting(a *v1alpha1.AnalysisStatus, one rollout.Measurement) *v1alpha1.AnalysisStatus {
+	out := a.DeepCopy()
+	out.Checks = []v1alpha1.AnalysisCheckStatus{{Name: one.Check, At: new(metav1.NewMicroTime(one.At.Truncate(time.Microsecond)))}}
+	return out
+}
+
+// TestMeasurementsAreCounted: the next is made when a status that was stored counts the last one, of another wave at once.
+func TestMeasurementsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		by := newMeasuring(func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { made++; return nil }, time.Now)
+		m := newMeasurements(theSet, func() {}, by)
+		status := &v1alpha1.AnalysisStatus{Began: metav1.NewMicroTime(time.Now())}
+		expect := func(when string, want int) {
+			t.Helper()
+			m.begin(v1alpha1.AnalysisCheck{Name: "errors"}, rollout.AnalysisID(status), rollout.Wave{})
+			if synctest.Wait(); made != want {
+				t.Errorf("%s, %d were made, want %d", when, made, want)
+			}
+			time.Sleep(time.Second)
+		}
+		expect("at first", 1)
+		expect("before a status counts it", 1)
+		m.stored(status)
+		expect("where a status does not", 1)
+		m.stored(counting(status, m.last()[0]))
+		expect("when a status counts it", 2)
+		status.Began = metav1.NewMicroTime(time.Now())
+		expect("of another wave", 3)
+	})
 }
 
 // TestMeasurementsOfTwoControllers has two that measure the same wave at a time, each of which finds

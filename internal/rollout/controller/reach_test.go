@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -91,7 +92,7 @@ func TestHTTPAsksWherePodsRun(t *testing.T) {
 	o.session.measurements = newMeasurements(o.session.key, func() {}, by)
 	var begun []func()
 	by.beside = func(do func()) { begun = append(begun, do) }
-	for _, c := range []struct {
+	for i, c := range []struct {
 		pods       []rollout.Pod
 		http, prom int
 	}{
@@ -102,7 +103,7 @@ func TestHTTPAsksWherePodsRun(t *testing.T) {
 		clear(asked)
 		o.nodes[node.Name].reading.out.Pods = c.pods
 		for _, check := range o.strategy.Analysis {
-			if err := r.measure(o, rollout.Step{Check: check.Name, Analysis: "a1"}); err != nil {
+			if err := r.measure(o, rollout.Step{Check: check.Name, Analysis: fmt.Sprint("a", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
