@@ -15,15 +15,16 @@ func Cookie(uid string) string {
 }
 
 // ByCookie is the endpoint that a cookie's value names, whosever turn it is; nil where another is to be
-// chosen and its cookie be given: nobody has that name any more, or gets no new request, was tried, or
-// is left out while another is not.
+// chosen and its cookie be given: nobody has that name any more, or gets no new request, was tried, is
+// spare while a usable one is not left out, or is left out while another is not.
 func (s *Endpoints[V]) ByCookie(value string, now time.Time, tried []*Endpoint[V]) *Endpoint[V] {
 	e := s.named[value]
-	if e == nil || !e.usable || slices.Contains(tried, e) {
+	if e == nil || !e.usable && !e.spare || slices.Contains(tried, e) {
 		return nil
 	}
 	isIn := func(e *Endpoint[V]) bool { return !e.record.isOut(now) }
-	if !isIn(e) && slices.ContainsFunc(s.usable.all, isIn) {
+	usable := slices.ContainsFunc(s.usable.all, isIn)
+	if e.spare && usable || !isIn(e) && (usable || slices.ContainsFunc(s.spare.all, isIn)) {
 		return nil
 	}
 	return e

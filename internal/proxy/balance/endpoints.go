@@ -2,6 +2,7 @@ package balance
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +24,10 @@ type Policy struct {
 type Endpoint[V any] struct {
 	// record is nil until it fails.
 	record *record
-	// usable says whether it is among those that get requests.
-	usable bool
+	// usable says whether it is among those that get requests, spare whether it does where they do not serve.
+	usable, spare bool
+	// wasReady says whether it was ready once.
+	wasReady bool
 	// Value is what enter gave for it, such as its connections.
 	Value V
 	// Cookie is what names it to clients, see Cookie; empty where the policy is not sticky.
@@ -36,8 +39,8 @@ type Endpoint[V any] struct {
 // Endpoints are those of a backend, in turn. A Set moves nobody's turn: the next one is whoever stands
 // at or after the place where the next one stood.
 type Endpoints[V any] struct {
-	// usable are those of all that get requests, spare those that get them where no usable one does. few has the former
-	// where they are so few.
+	// usable are those of all that get requests, spare those that get them where these do not serve, see Choose. few has
+	// the former where they are so few.
 	usable inTurn[V]
 	few    [4]*Endpoint[V]
 	spare  inTurn[V]
@@ -68,7 +71,6 @@ func (s *Endpoints[V]) Set(now []wire.Endpoint) {
 	if !slices.IsSortedFunc(now, compare) {
 		now = slices.SortedFunc(slices.Values(now), compare)
 	}
-	turn := s.usable.turn()
 	old := s.all
 	s.all = make([]*Endpoint[V], 0, len(now))
 	for i, e := range now {
@@ -90,42 +92,65 @@ func (s *Endpoints[V]) Set(now []wire.Endpoint) {
 	for _, e := range old {
 		s.drop(e)
 	}
-	s.use(turn)
+	for _, e := range s.all {
+		e.wasReady = e.wasReady || e.State == wire.Ready
+	}
+	s.use()
 	s.name()
 }
 
 func (s *Endpoints[V]) drop(e *Endpoint[V]) {
-	e.usable = false
+	e.usable, e.spare = false, false
 	s.leave(e.Value)
 }
 
-// use lets the ready ones get requests, or where none is, those of which nobody knows, with those that still serve in
-// reserve, or else these; first of them whoever stands at turn or after it.
-func (s *Endpoints[V]) use(turn *Endpoint[V]) {
-	is := func(state wire.EndpointState) bool {
-		return slices.ContainsFunc(s.all, func(e *Endpoint[V]) bool { return e.State == state })
-	}
-	state, spare := wire.Ready, wire.Ready
+// rank orders endpoints by how likely they are to serve on, the best first: those that are ready, then those of which
+// nobody knows more than that they were, then those that still serve and end, then those that may never have been ready.
+func (e *Endpoint[V]) rank() int {
 	switch {
-	case is(wire.Ready):
-	case is(wire.Unknown):
-		state, spare = wire.Unknown, wire.Terminating
-	default:
-		state = wire.Terminating
+	case e.State == wire.Ready:
+		return 0
+	case e.State == wire.Unknown && e.wasReady:
+		return 1
+	case e.State == wire.Terminating:
+		return 2
 	}
+	return 3
+}
+
+// use lets those of the best rank get requests. Where they are not ready those of the next rank are spare. The turn is
+// whose it was, or of whoever stands after that one.
+func (s *Endpoints[V]) use() {
+	turn, spareTurn := s.usable.turn(), s.spare.turn()
+	best, next := s.ranks()
 	s.few, s.spare = [len(s.few)]*Endpoint[V]{}, inTurn[V]{}
 	s.usable.all = slices.Grow(s.few[:0], len(s.all))
 	for _, e := range s.all {
-		e.usable = e.State == state
+		rank := e.rank()
+		e.usable, e.spare = rank == best, rank == next && best > 0
 		switch {
 		case e.usable:
 			s.usable.all = append(s.usable.all, e)
-		case e.State == spare:
+		case e.spare:
 			s.spare.all = append(s.spare.all, e)
 		}
 	}
 	s.usable.begin(turn, s.start)
-	s.spare.begin(turn, s.start)
+	s.spare.begin(cmp.Or(spareTurn, turn), s.start)
+}
+
+// ranks are the best that there is, and the next one.
+func (s *Endpoints[V]) ranks() (best, next int) {
+	best, next = math.MaxInt, math.MaxInt
+	for _, e := range s.all {
+		switch rank := e.rank(); {
+		case rank < best:
+			best, next = rank, best
+		case best < rank && rank < next:
+			next = rank
+		}
+	}
+	return best, next
 }
 
 // name gives each endpoint its cookie, where the policy has cookies. Of two endpoints of one pod the
@@ -138,7 +163,8 @@ func (s *Endpoints[V]) name() {
 	s.named = make(map[string]*Endpoint[V], len(s.all))
 	for _, e := range s.all {
 		if e.Cookie == "" {
-			e.Cookie = Cookie(e.UID)
+			// Whoever has no pod is known by its address.
+			e.Cookie = Cookie(cmp.Or(e.UID, e.Address))
 		}
 		if s.named[e.Cookie] == nil {
 			s.named[e.Cookie] = e
@@ -149,20 +175,28 @@ func (s *Endpoints[V]) name() {
 // All are the endpoints that there are, in order of address. They are not to be changed.
 func (s *Endpoints[V]) All() []*Endpoint[V] { return s.all }
 
-// Choose is the endpoint whose turn it is, of those that are ready or, where none is, of which nobody knows, and then of
-// those that still serve; nil where there is none, or each was tried. One that was tried is not chosen; one that is left
-// out for its failures only where all others are, or were tried.
+// Choose is the endpoint whose turn it is of those of the best rank; nil where there is none, or each was tried. Where
+// these are not ready and all are left out for their failures or were tried, it is one of the spare ones; of those that
+// end also where one was tried, because many that do not answer would take all the time that a request has. One that was
+// tried is not chosen; one that is left out only where all others are, or were tried.
 func (s *Endpoints[V]) Choose(now time.Time, tried []*Endpoint[V]) *Endpoint[V] {
 	at, in := s.usable.find(now, tried)
-	if in || len(s.spare.all) == 0 {
+	if len(s.spare.all) == 0 || in && !s.gaveUp(tried) {
 		return s.usable.take(at)
 	}
-	other, in := s.spare.find(now, tried)
-	if in || at < 0 {
+	other, otherIn := s.spare.find(now, tried)
+	if otherIn || at < 0 {
 		return s.spare.take(other)
 	}
 	return s.usable.take(at)
 }
+
+// gaveUp reports whether one was tried of which nobody knows, where others still serve.
+func (s *Endpoints[V]) gaveUp(tried []*Endpoint[V]) bool {
+	return s.spare.all[0].State == wire.Terminating && slices.ContainsFunc(tried, isUsable)
+}
+
+func isUsable[V any](e *Endpoint[V]) bool { return e.usable }
 
 // compare orders endpoints, and finds those that are the same.
 func compare(a, b wire.Endpoint) int {

@@ -162,34 +162,50 @@ func TestReadyBeforeTerminating(t *testing.T) {
 	}
 }
 
-// TestUnknownBeforeTerminating: those that end are asked only where those that may go on do not answer.
+// TestUnknownBeforeTerminating: those that end are asked only where one of those that were ready, and may go on, did not
+// answer.
 func TestUnknownBeforeTerminating(t *testing.T) {
 	x := newTester(Policy{MaxFails: 1, FailTimeout: 10 * time.Second, Sticky: true}, 0)
+	x.Set(ready(0, 1, 2, 3))
 	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Unknown), endpoint(2, wire.Terminating), endpoint(3, wire.Unknown)})
 	if got := x.uids(noon, 4); !slices.Equal(got, []string{"pod-1", "pod-3", "pod-1", "pod-3"}) {
 		t.Errorf("chosen are %v", got)
 	}
-	if e := x.ByCookie(Cookie("pod-0"), noon, nil); e != nil {
-		t.Errorf("a client stays with %s, which ends", e.UID)
+	names := func(when string, now time.Time, want ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range x.All() {
+			if e = x.ByCookie(e.Cookie, now, nil); e != nil {
+				got = append(got, e.UID)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s, clients stay with %v, not %v", when, got, want)
+		}
 	}
+	names("at first", noon, "pod-1", "pod-3")
 	var tried []*Endpoint[int]
 	var order []string
 	for e := x.Choose(noon, tried); e != nil; e = x.Choose(noon, tried) {
 		tried, order = append(tried, e), append(order, e.UID)
 	}
-	if want := []string{"pod-1", "pod-3", "pod-0", "pod-2"}; !slices.Equal(order, want) {
+	if want := []string{"pod-1", "pod-0", "pod-2", "pod-3"}; !slices.Equal(order, want) {
 		t.Errorf("tried are %v, not %v", order, want)
 	}
 	x.Failed(x.All()[1], noon)
+	names("one is left out", after(1), "pod-3")
 	x.Failed(x.All()[3], noon)
 	if got := x.uids(after(1), 4); !slices.Equal(got, []string{"pod-0", "pod-2", "pod-0", "pod-2"}) {
 		t.Errorf("chosen are %v where the others are left out", got)
 	}
+	names("both are left out", after(1), "pod-0", "pod-2")
 	x.Failed(x.All()[0], noon)
+	names("one that ends is, too", after(1), "pod-2")
 	x.Failed(x.All()[2], noon)
 	if got := x.uids(after(1), 2); !slices.Equal(got, []string{"pod-1", "pod-3"}) {
 		t.Errorf("chosen are %v where all are left out", got)
 	}
+	names("all are left out", after(1), "pod-0", "pod-1", "pod-2", "pod-3")
 	if e := x.Choose(after(1), []*Endpoint[int]{x.All()[1], x.All()[3]}); e == nil || e.UID != "pod-0" {
 		t.Errorf("%v is chosen where all are left out and the first were tried", e)
 	}
@@ -199,6 +215,60 @@ func TestUnknownBeforeTerminating(t *testing.T) {
 	}
 	if e := x.Choose(after(20), x.All()[1:2]); e != nil {
 		t.Errorf("%s is chosen when the ready one was tried", e.UID)
+	}
+}
+
+// TestNeverReady: who may never have been ready is asked only where nobody else answers, whether others end or are
+// unknown, too.
+func TestNeverReady(t *testing.T) {
+	for _, of := range []wire.EndpointState{wire.Terminating, wire.Unknown} {
+		x := newTester(Policy{MaxFails: 1, FailTimeout: 10 * time.Second}, 0)
+		x.Set(ready(0, 1))
+		now := []wire.Endpoint{endpoint(0, of), endpoint(1, of), endpoint(2, wire.Unknown)}
+		x.Set(now)
+		if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-0", "pod-1", "pod-0"}) {
+			t.Errorf("state %d: chosen are %v", of, got)
+		}
+		var order []string
+		var tried []*Endpoint[int]
+		for e := x.Choose(noon, tried); e != nil; e = x.Choose(noon, tried) {
+			tried, order = append(tried, e), append(order, e.UID)
+		}
+		if want := []string{"pod-1", "pod-0", "pod-2"}; !slices.Equal(order, want) {
+			t.Errorf("state %d: tried are %v, not %v", of, order, want)
+		}
+		x.Failed(x.All()[0], noon)
+		x.Failed(x.All()[1], noon)
+		if e := x.Choose(after(1), nil); e.UID != "pod-2" {
+			t.Errorf("state %d: %s is chosen where the others are left out", of, e.UID)
+		}
+		// A pod of before is not its successor at the same address.
+		now[0].UID = "other"
+		x.Set(now)
+		if of == wire.Unknown && x.Choose(after(20), nil).UID != "pod-1" {
+			t.Errorf("another one at the address of one that was ready is taken for it")
+		}
+	}
+}
+
+// TestNoBurstToASpare: changes move nobody's turn of those that end, either.
+func TestNoBurstToASpare(t *testing.T) {
+	x := newTester(Policy{MaxFails: 1, FailTimeout: 10 * time.Second}, 0)
+	x.Set(ready(upTo(6)...))
+	got := map[string]int{}
+	for i := range 300 {
+		now := []wire.Endpoint{endpoint(0, wire.Unknown)}
+		for pod := 1; pod < 6; pod++ {
+			now = append(now, endpoint(pod, wire.Terminating))
+		}
+		x.Set(append(now, endpoint(20+i%2, wire.Terminating)))
+		x.Failed(x.All()[0], noon)
+		got[x.Choose(after(1), nil).UID]++
+	}
+	for uid, n := range got {
+		if n > 51 {
+			t.Errorf("%s got %d of 300 requests, as one of 6", uid, n)
+		}
 	}
 }
 
@@ -320,6 +390,12 @@ func TestCookies(t *testing.T) {
 	stays("not sticky any more", after(11), false)
 	x.SetPolicy(Policy{Sticky: true})
 	stays("sticky again", after(11), true)
+	bare := []wire.Endpoint{{Address: "192.0.2.1", Port: 80}, {Address: "192.0.2.2", Port: 80}}
+	x.Set(bare)
+	if e := x.ByCookie(x.All()[1].Cookie, noon, nil); e != x.All()[1] {
+		t.Errorf("the cookie of one without a pod names %v", e)
+	}
+	x.Set(ready(0, 1))
 	for _, value := range []string{"", "x", Cookie("pod-7"), "10.0.0.1"} {
 		if e := x.ByCookie(value, noon, nil); e != nil {
 			t.Errorf("%q names %s", value, e.UID)

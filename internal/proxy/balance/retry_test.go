@@ -129,6 +129,25 @@ func TestBudgetClockBackwards(t *testing.T) {
 	}
 }
 
+// TestBudgetOfLateCallers: a caller that read the clock in the second before takes nothing from what was counted in it.
+func TestBudgetOfLateCallers(t *testing.T) {
+	var b Budget
+	b.Request(after(0))
+	for _, at := range []float64{10.9, 11.1} {
+		for range 100 {
+			b.Request(after(at))
+		}
+	}
+	b.Request(after(10.95))
+	n := 0
+	for b.Retry(after(11.2)) {
+		n++
+	}
+	if n != 40 {
+		t.Errorf("%d retries are permitted of 201 requests", n)
+	}
+}
+
 func BenchmarkBudget(b *testing.B) {
 	var budget Budget
 	for b.Loop() {

@@ -213,9 +213,11 @@ type EndpointState uint8
 const (
 	// Ready gets requests.
 	Ready EndpointState = iota
-	// Terminating serves, but not for long. It gets requests only where none is ready, and none that is Unknown answers.
+	// Terminating serves, but not for long. It gets requests only where none is ready, and none answers that is Unknown and
+	// was ready.
 	Terminating
-	// Unknown may serve, and gets requests only where none is ready.
+	// Unknown may serve. It gets requests only where none is ready, and where the proxy never saw it ready, none that is
+	// Terminating answers.
 	Unknown
 )
 
