@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"net/textproto"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +54,7 @@ func newH2C(to netip.AddrPort, o *upstream.Options) *h2cTransport {
 	return &h2cTransport{t, to.String()}
 }
 
-// giveToH2C sends the request to an endpoint of HTTP/2, and reads the response's head. Informational
-// responses are not passed on.
+// giveToH2C sends the request to an endpoint of HTTP/2, and reads the response's head.
 func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	q, err := x.requestForH2C(to.address)
 	if err = cmp.Or(x.head.Err(), err); err != nil {
@@ -63,9 +64,12 @@ func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	x.shared = x.hasBody && !x.small
 	ctx, cancel := x.until(x.deadline(now))
 	var connected, written atomic.Bool
+	hints := &hints{x: x}
 	r, err := to.RoundTrip(q.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { written.Store(true) },
+		Got1xxResponse: hints.pass,
 	})))
+	hints.end()
 	if err != nil {
 		defer cancel()
 		return x.failedH2C(ctx, err, connected.Load() && !written.Load())
@@ -74,6 +78,37 @@ func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	body := &h2cBody{r}
 	x.answer = answer{r.StatusCode, body.header(), r.ContentLength, body}
 	return nil
+}
+
+// mostHints may come before a final response: net/http bounds them only for who does not ask for them.
+const mostHints = 32
+
+// hints are informational responses of one try, which net/http gives in a goroutine of its own.
+type hints struct {
+	x    *exchange
+	mu   sync.Mutex
+	n    int
+	over bool
+}
+
+// pass passes one on. 100 (Continue) is said to the client when its body is read.
+func (h *hints) pass(status int, header textproto.MIMEHeader) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n++; h.n > mostHints {
+		return errors.New("it has too many informational responses")
+	}
+	if !h.over && status != http.StatusContinue {
+		h.x.passOn(status, headersOf(http.Header(header)))
+	}
+	return nil
+}
+
+// end has no more passed on.
+func (h *hints) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
 }
 
 // until is the request's context with a deadline, zero for none.

@@ -98,12 +98,17 @@ func (p *Proxy) spokenOf(c table.Changes) map[string]bool {
 	names := map[string]bool{}
 	for _, full := range c.Removed {
 		if kind, name, err := wire.ParseName(full); err == nil && isBackend(kind) {
-			names[name], p.leaving[name] = true, true
+			names[name] = true
+			if kind == wire.KindBackend {
+				p.leaving[name] = true
+			}
 		}
 	}
 	for _, r := range c.Set {
 		if isBackend(r.Kind()) {
 			names[r.Name] = true
+		}
+		if r.Kind() == wire.KindBackend {
 			delete(p.leaving, r.Name)
 		}
 	}

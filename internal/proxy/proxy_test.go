@@ -217,6 +217,9 @@ func TestChangesOfEndpoints(t *testing.T) {
 	if text := got(t, c, "http://a/"); text != "200 stays" {
 		t.Error(text)
 	}
+	// Endpoints that come without it do not make it one that is told.
+	s.Apply(table.Changes{Set: backendOf(cheddar, saying(t, "again"))[:1]})
+	s.Apply(table.Changes{Removed: []string{"endpoints/" + cheddar}})
 	s.Apply(table.Changes{Removed: []string{"route/all"}})
 	if _, there := s.proxy.backends.Load(cheddar); there || len(s.proxy.leaving) > 0 {
 		t.Error("the backend is still there")

@@ -284,6 +284,51 @@ func TestInformational(t *testing.T) {
 	}
 }
 
+// TestInformationalOfHTTP2: those of an endpoint of HTTP/2 are passed on as others are, to clients of either protocol and
+// also before a body was read, up to so many, and 100 (Continue) is not: the proxy says that.
+func TestInformationalOfHTTP2(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
+		many := r.URL.Path == "/many"
+		for i := 0; i < 2 || many && i < 40; i++ {
+			w.Header().Set("Link", fmt.Sprint(i))
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.Header().Del("Link")
+		w.WriteHeader(http.StatusContinue)
+		io.Copy(w, r.Body)
+	})
+	s := started(t)
+	all := backendOf(cheddar, e)
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	for _, h2 := range []bool{false, true} {
+		c := clientAt(t, s, 80, func(tr *http.Transport) {
+			tr.Protocols = new(http.Protocols)
+			tr.Protocols.SetHTTP1(!h2)
+			tr.Protocols.SetUnencryptedHTTP2(h2)
+		})
+		for _, size := range []int{0, 5, 200_000} {
+			var seen []string
+			q := request(t, "POST", "http://a/", strings.NewReader(strings.Repeat("x", size)))
+			q = q.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+					seen = append(seen, fmt.Sprintf("%d %s", code, header.Get("Link")))
+					return nil
+				},
+			}))
+			text, r := did(t, c, q)
+			if len(text) != len("200 ")+size || r.Header["Link"] != nil || !slices.Equal(seen, []string{"103 0", "103 1"}) {
+				t.Errorf("HTTP/2: %t, %d bytes: %.20q, %v after %v", h2, size, text, r.Header, seen)
+			}
+		}
+		if text := got(t, c, "http://a/many"); !strings.HasPrefix(text, "502 ") {
+			t.Errorf("HTTP/2: %t, after too many: %.100q", h2, text)
+		}
+	}
+}
+
 // TestContinueOfHTTP2: exactly one comes there, too.
 func TestContinueOfHTTP2(t *testing.T) {
 	e := handled(t, "reader", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
