@@ -54,8 +54,9 @@ type RouteStatus struct {
 	Parents []ParentStatus
 }
 
-// ParentStatus is about one parent.
+// ParentStatus is about one parent, and whose proxies serve it.
 type ParentStatus struct {
-	Parent     gatewayv1.ParentReference
-	Conditions []Condition
+	Parent           gatewayv1.ParentReference
+	IngressDaemonSet types.NamespacedName `json:"-"`
+	Conditions       []Condition
 }

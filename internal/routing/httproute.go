@@ -128,7 +128,7 @@ func (r *routeCompiler) status(parents []*parent, problems map[types.NamespacedN
 		if r.unresolved.Reason != "" {
 			resolved = Condition{"ResolvedRefs", "False", r.unresolved.Reason, r.unresolved.Message}
 		}
-		s.Parents = append(s.Parents, ParentStatus{p.ref, []Condition{accepted, resolved}})
+		s.Parents = append(s.Parents, ParentStatus{p.ref, p.gateway.set, []Condition{accepted, resolved}})
 	}
 	return s
 }

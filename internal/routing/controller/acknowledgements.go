@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -18,10 +19,10 @@ type Acknowledgements struct {
 	// changed is told of an IngressDaemonSet of which a proxy has by now what was committed after one position and up to
 	// another, or of all positions where there are more proxies or fewer.
 	changed func(set types.NamespacedName, after, upTo uint64)
-	// elsewhere is what other replicas tell, and gatewayChanged is told of a Gateway of which one tells something
-	// new, refusedChanged that something is refused, or is no more.
+	// elsewhere is what other replicas tell, and objectChanged is told of an object of whose status a proxy or another
+	// replica says something new, refusedChanged that something is refused, or is no more.
 	elsewhere      map[uint64]replicaState
-	gatewayChanged func(types.NamespacedName)
+	objectChanged  func(routing.Ref)
 	refusedChanged func()
 	// progress is how far the proxies of this process are with each Gateway.
 	progress func() []gatewayProgress
@@ -42,7 +43,7 @@ type pod struct {
 func NewAcknowledgements() *Acknowledgements {
 	return &Acknowledgements{
 		pods: map[types.UID]*pod{}, changed: func(types.NamespacedName, uint64, uint64) {}, elsewhere: map[uint64]replicaState{},
-		gatewayChanged: func(types.NamespacedName) {}, refusedChanged: func() {}, progress: func() []gatewayProgress { return nil },
+		objectChanged: func(routing.Ref) {}, refusedChanged: func() {}, progress: func() []gatewayProgress { return nil },
 		after: func(do func()) { time.AfterFunc(hearOthers, do) },
 	}
 }

@@ -94,7 +94,7 @@ func (r *renewals) tell(ctx context.Context, t *testing.T, replica int) {
 func (a *Acknowledgements) whenever(do func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.refusedChanged, a.gatewayChanged = do, func(types.NamespacedName) { do() }
+	a.refusedChanged, a.objectChanged = do, func(routing.Ref) { do() }
 }
 
 // TestRenewal: that pods renew their streams, at whichever replica, changes nothing of what a status or an event says,

@@ -10,7 +10,7 @@
 //   - report.go: events.
 //   - statuses.go: which statuses are to be written, by passes of their own. turns.go: one such pass, and when each
 //     may be written again. queue.go: which is next. written.go: a status as it is to be.
-//   - acknowledgements.go: how far proxies are. progress.go: what other replicas say of theirs.
+//   - acknowledgements.go: how far proxies are. progress.go: what other replicas say of theirs. behind.go: how many lag.
 //
 // All replicas compile and serve. Only the leader writes statuses and makes events. What the Compiler remembers,
 // the last good certificates, ends with the process.

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // replicaState is what a replica tells the leader of its proxies.
@@ -81,7 +82,7 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 		next.Refused = before.Refused
 	}
 	a.elsewhere[replica] = next
-	connected, gateway := a.changed, a.gatewayChanged
+	connected, changed := a.changed, a.objectChanged
 	a.mu.Unlock()
 	for _, c := range append(slices.Clone(before.Proxies), next.Proxies...) {
 		if !slices.Contains(before.Proxies, c) || !slices.Contains(next.Proxies, c) {
@@ -90,7 +91,7 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 	}
 	for _, p := range append(slices.Clone(before.Gateways), next.Gateways...) {
 		if !slices.Contains(before.Gateways, p) || !slices.Contains(next.Gateways, p) {
-			gateway(p.Gateway)
+			changed(routing.Ref{Kind: "Gateway", Namespace: p.Gateway.Namespace, Name: p.Gateway.Name})
 		}
 	}
 	a.refusedNow(before.Refused, next.Refused)
@@ -113,16 +114,16 @@ func (a *Acknowledgements) refusedNow(before, after []refusedResource) {
 		return
 	}
 	a.mu.Lock()
-	gateway, refused := a.gatewayChanged, a.refusedChanged
+	changed, refused := a.objectChanged, a.refusedChanged
 	a.mu.Unlock()
-	gateways := map[types.NamespacedName]bool{}
+	objects := map[routing.Ref]bool{}
 	for _, one := range slices.Concat(before, after) {
-		if object, is := routing.OriginOf(one.Name); is && object.Kind == "Gateway" {
-			gateways[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = true
+		if object, is := routing.OriginOf(one.Name); is && (object.Kind == "Gateway" || object.Kind == "HTTPRoute") {
+			objects[object] = true
 		}
 	}
-	for name := range gateways {
-		gateway(name)
+	for object := range objects {
+		changed(object)
 	}
 	refused()
 }
@@ -145,6 +146,24 @@ func (a *Acknowledgements) ofListeners(set, gateway types.NamespacedName) map[st
 	}
 	return out
 }
+
+// ofRoute is what the status of an HTTPRoute has to say where proxies of an IngressDaemonSet cannot use a part of it, and
+// use on what they were told before; ok is false where they can.
+func (a *Acknowledgements) ofRoute(set, route types.NamespacedName) (c routing.Condition, ok bool) {
+	for _, one := range a.refused() {
+		if object, is := routing.OriginOf(one.Name); !is || one.IngressDaemonSet != set || object != (routing.Ref{Kind: "HTTPRoute", Namespace: route.Namespace, Name: route.Name}) {
+			continue
+		}
+		return routing.Condition{
+			Type: partiallyInvalid, Status: "True", Reason: string(gatewayv1.RouteReasonUnsupportedValue),
+			Message: fmt.Sprintf("pod %s cannot use %s, and uses what it was told before: %s", one.Pod, one.Name, one.Reason),
+		}, true
+	}
+	return c, false
+}
+
+// partiallyInvalid is the condition of an HTTPRoute of which a part is not served, or as it was before.
+const partiallyInvalid = string(gatewayv1.RouteConditionPartiallyInvalid)
 
 // ofOthers is how many proxies of other replicas have what was made of a Gateway's generation for an IngressDaemonSet,
 // and how many there are: who has an older one has not this one, and who says nothing of it has none.

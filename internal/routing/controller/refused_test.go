@@ -12,7 +12,9 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestLongWarning: an event has room for what is said of the longest value, whatever letters that has.
@@ -89,6 +91,42 @@ func TestRefused(t *testing.T) {
 	report(3, "web-1", false, "route/Ingress/shop/cheese/0")
 	if got := said(); !strings.Contains(got, "cheese") {
 		t.Errorf("again, said is %q", got)
+	}
+}
+
+// TestRefusedRoute: an HTTPRoute of which proxies cannot use a part says so in its status, of the parent that they serve,
+// until they can. What proxies say of another IngressDaemonSet's, or who serves none of it, is no matter.
+func TestRefusedRoute(t *testing.T) {
+	route := routeTo("entry", "cheese")
+	c := newCluster(t, true, gatewayClass(), gatewayOf("entry"), route)
+	c.withSyncedGateways(t)
+	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
+	before := c.conditions(t, route)
+	report := func(of types.NamespacedName, refused ...wire.Refusal) {
+		c.Acknowledgements.Report(delta.Report{Peer: delta.Peer{IngressDaemonSet: of, Pod: of.Name + "-0", UID: types.UID(of.Name)}, Stream: 1, Acknowledgement: stream.Acknowledgement{Position: 1, Refused: refused}})
+		c.pass(t, route)
+	}
+	refusal := wire.Refusal{Name: "route/HTTPRoute/shop/cheese/0", Reason: "filter 0, of kind 9, is not known"}
+	report(types.NamespacedName{Namespace: web.Namespace, Name: "another"}, refusal)
+	report(web, wire.Refusal{Name: "route/HTTPRoute/shop/cheesecake/0", Reason: "it is odd"})
+	if got := c.conditions(t, route); got != before {
+		t.Errorf("for what others say, the route's conditions are %s, not %s", got, before)
+	}
+	report(web, refusal)
+	if got, want := c.conditions(t, route), routing.ControllerName+" entry PartiallyInvalid=True"; !strings.Contains(got, want) || !strings.HasPrefix(got, before) {
+		t.Errorf("the route's conditions are %s, not %s and %s", got, before, want)
+	}
+	now := routeTo("entry", "cheese")
+	if err := c.API.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+		t.Fatal(err)
+	}
+	said := meta.FindStatusCondition(now.Status.Parents[len(now.Status.Parents)-1].Conditions, "PartiallyInvalid").Message
+	if want := "pod web-0 cannot use route/HTTPRoute/shop/cheese/0, and uses what it was told before: filter 0, of kind 9, is not known"; said != want {
+		t.Errorf("said is %q", said)
+	}
+	report(web)
+	if got := c.conditions(t, route); got != before {
+		t.Errorf("when it can, the route's conditions are %s, not %s", got, before)
 	}
 }
 

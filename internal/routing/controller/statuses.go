@@ -43,13 +43,17 @@ type statuses struct {
 	// since is when this process began to lead, zero while it does not.
 	since time.Time
 	turns turns
+	// counts are how many proxies have what was made of each Gateway.
+	counts counts
 	// pending are the Gateways of each IngressDaemonSet of which it is still to be said that its proxies have them.
 	pending map[types.NamespacedName]map[routing.Ref]bool
 	// crowded are HTTPRoutes in whose statuses there is no room for so many entries of ours.
 	crowded map[routing.Ref]int
-	// objects are those that have a status, wanted is what the compiler says of it.
-	objects map[routing.Ref]client.Object
-	wanted  map[routing.Ref]status
+	// objects are those that have a status, wanted is what the compiler says of it, gatewayRefs are the Gateways of which
+	// it says something.
+	objects     map[routing.Ref]client.Object
+	wanted      map[routing.Ref]status
+	gatewayRefs map[routing.Ref]bool
 	// due are those of which it is not known that they are as they are to be. Among them, unseen are those at which was not
 	// looked at all since they became so, and failed those that failed in this pass: they wait for another. All others that
 	// may be written are in the queue.
@@ -63,10 +67,11 @@ type statuses struct {
 	complete, partly bool
 }
 
-// status is what the compiler says, and at which position proxies were told the same.
+// status is what the compiler says, at which position proxies were told the same, and what is told of those that lag.
 type status struct {
 	routing.Status
 	position uint64
+	behind   string
 }
 
 // due is a status that may have to be written.
@@ -82,12 +87,12 @@ func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledge
 	t := newTurns()
 	s := &statuses{
 		client: c, leads: leads, trigger: trigger, acknowledged: acknowledged, pace: rate.NewLimiter(writesPerSecond, writesAtOnce),
-		turns: t, queue: newQueue(t.last), unseen: map[routing.Ref]bool{}, failed: map[routing.Ref]bool{}, pending: map[types.NamespacedName]map[routing.Ref]bool{}, crowded: map[routing.Ref]int{},
-		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, due: map[routing.Ref]due{},
+		turns: t, counts: counts{every: countEvery}, queue: newQueue(t.last), unseen: map[routing.Ref]bool{}, failed: map[routing.Ref]bool{}, pending: map[types.NamespacedName]map[routing.Ref]bool{}, crowded: map[routing.Ref]int{},
+		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, gatewayRefs: map[routing.Ref]bool{}, due: map[routing.Ref]due{},
 	}
 	acknowledged.mu.Lock()
 	defer acknowledged.mu.Unlock()
-	acknowledged.changed, acknowledged.gatewayChanged, acknowledged.progress = s.furtherOn, s.gatewayFurtherOn, s.progress
+	acknowledged.changed, acknowledged.objectChanged, acknowledged.progress = s.furtherOn, s.objectFurtherOn, s.progress
 	return s
 }
 
@@ -114,12 +119,14 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 	}
 	for _, ref := range compiled.Settled {
 		delete(s.wanted, ref)
+		delete(s.gatewayRefs, ref)
 		s.changed(ref)
 	}
 	for _, says := range compiled.Statuses {
 		next := status{Status: says}
 		if says.Gateway != nil {
 			next.position = positions[says.Gateway.IngressDaemonSet]
+			s.gatewayRefs[says.Object] = true
 		}
 		s.wanted[says.Object] = next
 		s.changed(says.Object)
@@ -146,11 +153,10 @@ func (s *statuses) begin(partly, complete bool, positions map[types.NamespacedNa
 
 // atFirst notes at which positions proxies were told of what was wanted before they were told anything.
 func (s *statuses) atFirst(positions map[types.NamespacedName]uint64) {
-	for ref, wanted := range s.wanted {
-		if wanted.Gateway != nil {
-			wanted.position = positions[wanted.Gateway.IngressDaemonSet]
-			s.wanted[ref] = wanted
-		}
+	for ref := range s.gatewayRefs {
+		wanted := s.wanted[ref]
+		wanted.position = positions[wanted.Gateway.IngressDaemonSet]
+		s.wanted[ref] = wanted
 	}
 }
 
@@ -246,11 +252,11 @@ func (s *statuses) indexGateway(ref routing.Ref) {
 	s.pending[set][ref] = true
 }
 
-// gatewayFurtherOn has a Gateway looked at.
-func (s *statuses) gatewayFurtherOn(gateway types.NamespacedName) {
+// objectFurtherOn has an object looked at.
+func (s *statuses) objectFurtherOn(ref routing.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ref := (routing.Ref{Kind: "Gateway", Namespace: gateway.Namespace, Name: gateway.Name}); s.known(ref) && s.complete {
+	if s.known(ref) && s.complete {
 		s.further(ref)
 		s.trigger()
 	}
@@ -279,10 +285,8 @@ func (s *statuses) gateways() map[routing.Ref]status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[routing.Ref]status{}
-	for ref, wanted := range s.wanted {
-		if wanted.Gateway != nil {
-			out[ref] = wanted
-		}
+	for ref := range s.gatewayRefs {
+		out[ref] = s.wanted[ref]
 	}
 	return out
 }

@@ -101,6 +101,7 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	case !leads:
 		return ctrl.Result{}, nil
 	}
+	s.countProxies(begun)
 	for _, ref := range s.takeUnseen() {
 		s.look(ref)
 	}
@@ -108,7 +109,7 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	for time.Since(begun) < passTime {
 		ref, is := s.turn()
 		if !is {
-			return onepass.Next(s.again()), nil
+			return onepass.Next(onepass.Earliest(s.again(), s.countAt())), nil
 		}
 		if !s.leads() {
 			return ctrl.Result{RequeueAfter: leadsAgain}, nil
@@ -136,6 +137,7 @@ func (s *statuses) beginPass(now time.Time, leads bool) (any bool) {
 	defer s.mu.Unlock()
 	if !leads {
 		s.since = time.Time{}
+		s.counts.forget()
 	} else if s.since.IsZero() {
 		s.since = now
 	}
@@ -209,6 +211,9 @@ func later(a, b time.Time) time.Time {
 func (s *statuses) look(ref routing.Ref) (next client.Object, wanted status, d due) {
 	s.mu.Lock()
 	object, wanted, d, is := s.objects[ref], s.wanted[ref], s.due[ref], s.known(ref)
+	if behind, lags := s.counts.behind[ref]; lags {
+		wanted.behind = "; " + behind.String()
+	}
 	s.mu.Unlock()
 	if !is {
 		return nil, wanted, d

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -42,6 +43,7 @@ func withStatus(object client.Object, wanted status, acknowledged *Acknowledgeme
 		setProgrammed(&o.Status, wanted, acknowledged)
 	case *gatewayv1.HTTPRoute:
 		setRouteStatus(&o.Status.RouteStatus, wanted.HTTPRoute, wanted.Generation)
+		setPartiallyInvalid(&o.Status.RouteStatus, wanted, acknowledged)
 	}
 	if equality.Semantic.DeepEqual(object, next) {
 		return nil
@@ -103,12 +105,12 @@ func programmed(set types.NamespacedName) routing.Condition {
 func isProgrammed(conditions []metav1.Condition, wanted status) bool {
 	is := programmed(wanted.Gateway.IngressDaemonSet)
 	c := meta.FindStatusCondition(conditions, is.Type)
-	return c != nil && string(c.Status) == is.Status && c.Message == is.Message && c.ObservedGeneration == wanted.Generation
+	return c != nil && string(c.Status) == is.Status && strings.HasPrefix(c.Message, is.Message) && c.ObservedGeneration == wanted.Generation
 }
 
 // setProgrammed says whether proxies have what the compiler made of a Gateway, where that does not say that there is
-// nothing to have. Once all have it that stays: proxies that come later get it before they serve. A listener that one of
-// them cannot use is not programmed, and names it.
+// nothing to have. Once all have it that stays: proxies that come later get it before they serve, and the message says how
+// many lag. A listener that one of them cannot use is not programmed, and names it.
 func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Acknowledgements) {
 	programmed := programmedBy(s.Conditions, wanted, acknowledged)
 	for _, c := range wanted.Gateway.Conditions {
@@ -134,16 +136,17 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 
 func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknowledgements) routing.Condition {
 	set := wanted.Gateway.IngressDaemonSet
-	here := acknowledged.of(set)
-	have, all := acknowledged.ofOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, set, wanted.Generation)
-	have, all = have+here.have(wanted.position), all+len(here)
+	now, is := acknowledged.count(acknowledged.of(set), wanted.Object, wanted), programmed(set)
 	switch {
-	case isProgrammed(before, wanted), all > 0 && have == all:
-		return programmed(set)
-	case all == 0:
+	case !now.lags():
+		return is
+	case isProgrammed(before, wanted):
+		is.Message += wanted.behind
+		return is
+	case now.all == 0:
 		return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: fmt.Sprintf("no proxy of IngressDaemonSet %s is connected", set)}
 	}
-	return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: "not all proxies have it yet"}
+	return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: "not all proxies have it yet" + wanted.behind}
 }
 
 // addressOf is an IP address, or otherwise a host name.
@@ -179,6 +182,23 @@ func setRouteStatus(s *gatewayv1.RouteStatus, wanted *routing.RouteStatus, gener
 		}
 	}
 	s.Parents = next
+}
+
+// setPartiallyInvalid says of each parent of ours whether its proxies cannot use a part of the route.
+func setPartiallyInvalid(s *gatewayv1.RouteStatus, wanted status, acknowledged *Acknowledgements) {
+	for i := range s.Parents {
+		p := &s.Parents[i]
+		at := slices.IndexFunc(wanted.HTTPRoute.Parents, func(w routing.ParentStatus) bool { return equality.Semantic.DeepEqual(w.Parent, p.ParentRef) })
+		if p.ControllerName != routing.ControllerName || at < 0 {
+			continue
+		}
+		route := types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}
+		if c, is := acknowledged.ofRoute(wanted.HTTPRoute.Parents[at].IngressDaemonSet, route); is {
+			setConditions(&p.Conditions, []routing.Condition{c}, wanted.Generation)
+		} else {
+			meta.RemoveStatusCondition(&p.Conditions, partiallyInvalid)
+		}
+	}
 }
 
 // mostRouteParents may stand in the status of an HTTPRoute (maxItems of its CRD).

@@ -3,8 +3,11 @@ package delta
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
@@ -68,6 +72,41 @@ func TestTokenGoesToControllersOnly(t *testing.T) {
 				t.Errorf("shown is %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestVersionsOfTLS: neither a controller, nor a proxy, nor a controller that asks another, speaks any but TLS 1.3.
+func TestVersionsOfTLS(t *testing.T) {
+	certificate := selfsigned.For(t, ServerName)
+	ours := func() (*tls.Certificate, error) { return &certificate.Certificate, nil }
+	trust, err := Trust(certificate.Chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &tls.Config{
+		MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, RootCAs: x509.NewCertPool(), ServerName: ServerName,
+		Certificates: []tls.Certificate{certificate.Certificate},
+	}
+	old.RootCAs.AppendCertsFromPEM(certificate.Chain)
+	for name, ends := range map[string]struct {
+		client, server credentials.TransportCredentials
+	}{
+		"a controller":                   {credentials.NewTLS(old), Present(ours)},
+		"a proxy":                        {trust, credentials.NewTLS(old)},
+		"a controller that asks another": {Introduce(ours, func() []byte { return certificate.Chain }), credentials.NewTLS(old)},
+	} {
+		client, server := net.Pipe()
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := ends.server.ServerHandshake(server)
+			server.Close()
+			failed <- err
+		}()
+		_, _, err := ends.client.ClientHandshake(t.Context(), ServerName, client)
+		client.Close()
+		if there := <-failed; err == nil || there == nil || !strings.Contains(err.Error()+there.Error(), "version") {
+			t.Errorf("%s: %v, %v", name, err, there)
+		}
 	}
 }
 
