@@ -102,6 +102,17 @@ func fits(t *testing.T, file string) {
 			t.Errorf("the token is %+v, at %s", token, mounted[v.Name])
 		}
 	}
+	// It may bind low ports, and nothing else.
+	want := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}},
+	}
+	if diff := cmp.Diff(want, container.SecurityContext); diff != "" {
+		t.Errorf("the container may (-want +got):\n%s", diff)
+	}
+	if s := pod.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod may be as %+v", s)
+	}
 	if len(mounted) != 2 || len(pod.Volumes) != 2 || *pod.AutomountServiceAccountToken {
 		t.Errorf("mounted are %v", mounted)
 	}

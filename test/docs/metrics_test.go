@@ -19,6 +19,7 @@ import (
 	// Those that register metrics.
 	_ "github.com/mumoshu/ingress-daemonset-controller/internal/detach/controller"
 	_ "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	_ "github.com/mumoshu/ingress-daemonset-controller/internal/routing/reviewer"
 	_ "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
 )
 

@@ -153,11 +153,12 @@ var rows = []row{
 			{"sum(ingressdaemonset_proxy_connections)", "connections"},
 			{"sum(ingressdaemonset_proxy_requests)", "requests"},
 		}},
-		{kind: "timeseries", title: "Proxies", width: 4, about: "Those that run and those that a controller tells what to serve; those that do not answer the others of their node; and resources that they refuse.", queries: []query{
+		{kind: "timeseries", title: "Proxies", width: 4, about: "Those that run and those that a controller tells what to serve; those that do not answer the others of their node; resources that they refuse; and streams that were not let in.", queries: []query{
 			{"count(ingressdaemonset_proxy_build_info)", "run"},
 			{"sum(ingressdaemonset_proxy_connected)", "told"},
 			{"sum(ingressdaemonset_proxy_node_processes - ingressdaemonset_proxy_node_processes_answered)", "do not answer"},
 			{"sum(ingressdaemonset_proxy_refused_resources)", "resources refused"},
+			{"sum(increase(ingressdaemonset_streams_not_let_in_total[$__rate_interval]))", "not let in"},
 		}},
 	}},
 }

@@ -1,5 +1,6 @@
 // Package reviewer lets proxies in: it asks the API server whose token a stream was opened with, reads the
-// pod and its owners, and has package identity decide. slots.go bounds how many are asked about at once.
+// pod and its owners, and has package identity decide. slots.go bounds how many are asked about at once,
+// metrics.go counts who is not let in.
 package reviewer
 
 import (
@@ -37,8 +38,17 @@ func New(live client.Client, log logr.Logger) *Reviewer {
 }
 
 // Identify says which proxy opens a stream, by its token: PermissionDenied for whoever is none, Unavailable
-// where the API server does not answer, ResourceExhausted where too many are asked about before.
+// where the API server does not answer, ResourceExhausted where too many are asked about before. Who is not let in is
+// counted.
 func (r *Reviewer) Identify(ctx context.Context) (delta.Peer, error) {
+	peer, err := r.identify(ctx)
+	if err != nil {
+		notLetInCounter.WithLabelValues(status.Code(err).String()).Inc()
+	}
+	return peer, err
+}
+
+func (r *Reviewer) identify(ctx context.Context) (delta.Peer, error) {
 	token := delta.TokenOf(ctx)
 	if token == "" {
 		return delta.Peer{}, status.Error(codes.PermissionDenied, "there is no token")

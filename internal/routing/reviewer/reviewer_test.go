@@ -16,6 +16,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/identity"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -150,7 +151,11 @@ func TestNotIdentified(t *testing.T) {
 		a := newAPI(t, test.without)
 		a.fails = test.fails
 		token := strings.ReplaceAll(test.token, "its", a.token)
+		before := notLetIn(t, test.code)
 		got, err := New(a, logr.Discard()).Identify(with(t, token))
+		if n := notLetIn(t, test.code) - before; n != 1 {
+			t.Errorf("%+v: counted %v times", test, n)
+		}
 		if status.Code(err) != test.code || !strings.Contains(err.Error(), test.say) || strings.Contains(err.Error(), errAway.Error()) || got != (delta.Peer{}) {
 			t.Errorf("%+v: got %+v, %v", test, got, err)
 		}
@@ -158,6 +163,16 @@ func TestNotIdentified(t *testing.T) {
 	if _, err := New(newAPI(t), logr.Discard()).Identify(t.Context()); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("without a header: %v", err)
 	}
+}
+
+// notLetIn is how many were counted.
+func notLetIn(t *testing.T, code codes.Code) float64 {
+	t.Helper()
+	m := &dto.Metric{}
+	if err := notLetInCounter.WithLabelValues(code.String()).Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
 }
 
 // TestAudience: a review is asked for the audience of proxies, and no other.
