@@ -80,7 +80,7 @@ func (b *backend) enter(e wire.Endpoint) connections {
 // leave closes what is idle of one that has gone. What is under way ends as it would.
 func leave(c connections) {
 	if c.h2c != nil {
-		c.h2c.CloseIdleConnections()
+		c.h2c.leave()
 		return
 	}
 	c.pool.Close()

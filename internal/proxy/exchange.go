@@ -55,8 +55,9 @@ type exchange struct {
 	answer  answer
 	// values are those of the answer's header.
 	values []string
-	// shared says whether others may use its memory after its end.
-	shared bool
+	// shared says whether others may use its memory after its end, hinted whether the header of the answer still has what
+	// an informational response had.
+	shared, hinted bool
 
 	head     upstream.Head
 	request  upstream.Request

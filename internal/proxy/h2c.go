@@ -54,6 +54,13 @@ func newH2C(to netip.AddrPort, o *upstream.Options) *h2cTransport {
 	return &h2cTransport{t, to.String()}
 }
 
+// leave closes the connections that are idle, and those that are a moment later: net/http takes one for busy for a while
+// after its last response was read. One that is busy for longer closes when it has been idle for long.
+func (t *h2cTransport) leave() {
+	t.CloseIdleConnections()
+	time.AfterFunc(time.Second, t.CloseIdleConnections)
+}
+
 // giveToH2C sends the request to an endpoint of HTTP/2, and reads the response's head.
 func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	q, err := x.requestForH2C(to.address)

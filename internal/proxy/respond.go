@@ -25,7 +25,7 @@ func (x *exchange) respond() {
 		return
 	}
 	defer x.endAnswer()
-	h := x.w.Header()
+	h := x.mustHaveHeader()
 	copyFields(h, a.header, a.length < 0, x.valuesFor(len(a.header)))
 	if a.length >= 0 && mayHaveLength(a.status) {
 		h["Content-Length"] = []string{strconv.FormatInt(a.length, 10)}
@@ -187,11 +187,37 @@ func (x *exchange) passOn(status int, header []message.Field) {
 		}
 	case !x.expects:
 		// With it, net/http may be sending 100 (Continue) by itself.
-		h := x.w.Header()
-		copyFields(h, header, false, make([]string, len(header)))
-		x.w.WriteHeader(status)
-		clear(h)
+		if h, free := x.answerHeader(); free {
+			copyFields(h, header, false, make([]string, len(header)))
+			x.hinted = true
+			x.w.WriteHeader(status)
+		}
 	}
+}
+
+// answerHeader is the header of what is answered next, empty. It is not free to be written where a client of HTTP/2 has
+// left since an informational response: net/http waits no more until that is written, and may be reading it.
+func (x *exchange) answerHeader() (h http.Header, free bool) {
+	h = x.w.Header()
+	if !x.hinted {
+		return h, true
+	}
+	if x.r.ProtoMajor != 1 && x.r.Context().Err() != nil {
+		return nil, false
+	}
+	clear(h)
+	x.hinted = false
+	return h, true
+}
+
+// mustHaveHeader is answerHeader of the final answer. Where that is not free nobody waits for it.
+func (x *exchange) mustHaveHeader() http.Header {
+	h, free := x.answerHeader()
+	if !free {
+		x.status = statusGone
+		panic(http.ErrAbortHandler)
+	}
+	return h
 }
 
 // refuse answers by itself, or not at all where nobody waits for it.
@@ -201,7 +227,7 @@ func (x *exchange) refuse(status int) {
 		panic(http.ErrAbortHandler)
 	}
 	text := strconv.Itoa(status) + " " + http.StatusText(status) + "\n"
-	h := x.w.Header()
+	h := x.mustHaveHeader()
 	h["Content-Type"] = plainText
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	if why := x.proxyStatus(status); why != "" {

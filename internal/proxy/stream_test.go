@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -291,9 +292,13 @@ func TestInformationalOfHTTP2(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
 		many := r.URL.Path == "/many"
-		for i := 0; i < 2 || many && i < 40; i++ {
+		for i := 0; (i < 2 || many && i < 40) && r.Context().Err() == nil; i++ {
 			w.Header().Set("Link", fmt.Sprint(i))
 			w.WriteHeader(http.StatusEarlyHints)
+		}
+		if r.Context().Err() != nil {
+			// Whose stream was reset: net/http may still be reading the header.
+			return
 		}
 		w.Header().Del("Link")
 		w.WriteHeader(http.StatusContinue)
@@ -326,6 +331,34 @@ func TestInformationalOfHTTP2(t *testing.T) {
 		if text := got(t, c, "http://a/many"); !strings.HasPrefix(text, "502 ") {
 			t.Errorf("HTTP/2: %t, after too many: %.100q", h2, text)
 		}
+	}
+}
+
+// TestHintsToWhoLeaves: a client of HTTP/2 that leaves at an informational response ends nobody else's, and nothing that
+// is still being read is written (the race detector sees that).
+func TestHintsToWhoLeaves(t *testing.T) {
+	e, _ := played(t, "hints", func(s *http1.Session) {
+		for head := s.Head(); head != ""; head = s.Head() {
+			s.Say(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", 20) + hello)
+		}
+	})
+	s := serving(t, e)
+	c := clientAt(t, s, 80, func(tr *http.Transport) {
+		tr.Protocols = new(http.Protocols)
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	})
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := request(t, "GET", "http://a/", nil).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			Got1xxResponse: func(int, textproto.MIMEHeader) error { cancel(); return nil },
+		}))
+		if r, err := c.Do(q); err == nil {
+			r.Body.Close()
+		}
+		cancel()
+	}
+	if text := got(t, c, "http://a/"); text != "200 hello" {
+		t.Error(text)
 	}
 }
 
