@@ -334,6 +334,32 @@ func TestInformationalOfHTTP2(t *testing.T) {
 	}
 }
 
+// TestContinueOfH2C: a client that waits for 100 (Continue) is told that once, also where the endpoint says it, too.
+func TestContinueOfH2C(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusContinue)
+		io.Copy(w, r.Body)
+	})
+	s := started(t)
+	all := backendOf(cheddar, e)
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	c := dial(t, s, 80)
+	for range 20 {
+		// Too long to be kept before the endpoint is asked.
+		c.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
+		if head := c.Head(); head != "HTTP/1.1 100 Continue\r\n\r\n" {
+			t.Fatalf("the head is %q", head)
+		}
+		c.Say(strings.Repeat("x", 100_000))
+		if r, body := c.Response(t, "POST"); r.StatusCode != 200 || len(body) != 100_000 {
+			t.Fatalf("%s, %d bytes", r.Status, len(body))
+		}
+	}
+}
+
 // TestHintsToWhoLeaves: a client of HTTP/2 that leaves at an informational response ends nobody else's, and nothing that
 // is still being read is written (the race detector sees that).
 func TestHintsToWhoLeaves(t *testing.T) {

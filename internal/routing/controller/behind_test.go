@@ -70,7 +70,11 @@ func TestBehind(t *testing.T) {
 	expect("another replica has two", served+"; 2 of 5 have what was made of it last")
 	c.Acknowledgements.Heard(9, nil)
 	acknowledge(3, "late", head, false)
+	// That none lags any more needs no count.
+	c.statuses.counts.every = time.Hour
 	expect("it has it, too", served)
+	c.statuses.counts.every = time.Nanosecond
+	expect("they are counted", served)
 	acknowledge(3, "late", head, true)
 	acknowledge(2, "two", head, true)
 	acknowledge(1, "one", head, true)
