@@ -165,10 +165,7 @@ func TestH2CEndpointLeaves(t *testing.T) {
 			}
 		}
 	})
-	s := started(t)
-	all := backendOf(cheddar, e)
-	all[1].Backend.Protocol = protocolH2C
-	tell(t, s, append(all, web(), route("all"))...)
+	s := servingH2C(t, e)
 	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
 		t.Fatal(text)
 	}

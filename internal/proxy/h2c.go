@@ -76,9 +76,12 @@ func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { written.Store(true) },
 		Got1xxResponse: hints.pass,
 	})))
-	hints.end()
+	tooMany := hints.end()
 	if err != nil {
 		defer cancel()
+		if tooMany {
+			return &upstream.Error{Class: upstream.Malformed, During: upstream.AwaitingHead, Err: errTooManyHints}
+		}
 		return x.failedH2C(ctx, err, connected.Load() && !written.Load())
 	}
 	x.try.cancel = cancel
@@ -87,35 +90,62 @@ func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	return nil
 }
 
-// mostHints may come before a final response: net/http bounds them only for who does not ask for them.
-const mostHints = 32
-
-// hints are informational responses of one try, which net/http gives in a goroutine of its own.
+// hints are informational responses of one try. net/http gives them where it reads a connection that many requests share,
+// so that a client which takes nothing must not be waited for there.
 type hints struct {
-	x    *exchange
+	x *exchange
+
 	mu   sync.Mutex
 	n    int
 	over bool
+	// passing has those that a goroutine of their own passes on, nil before the first; passed waits for that.
+	passing chan hint
+	passed  sync.WaitGroup
 }
 
-// pass passes one on. 100 (Continue) is said to the client when its body is read.
+type hint struct {
+	status int
+	header []message.Field
+}
+
+// errTooManyHints ends the try.
+var errTooManyHints = message.Malformed("it has too many informational responses")
+
+// pass has one passed on. 100 (Continue) is said to the client when its body is read.
 func (h *hints) pass(status int, header textproto.MIMEHeader) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.n++; h.n > mostHints {
-		return errors.New("it has too many informational responses")
+	if h.n++; h.n > upstream.MaxInformational {
+		return errTooManyHints
 	}
-	if !h.over && status != http.StatusContinue {
-		h.x.passOn(status, headersOf(http.Header(header)))
+	if h.over || status == http.StatusContinue {
+		return nil
 	}
+	if h.passing == nil {
+		// There is room for all.
+		h.passing = make(chan hint, upstream.MaxInformational)
+		h.passed.Go(h.passOn)
+	}
+	h.passing <- hint{status, headersOf(http.Header(header))}
 	return nil
 }
 
-// end has no more passed on.
-func (h *hints) end() {
+func (h *hints) passOn() {
+	for one := range h.passing {
+		h.x.passOn(one.status, one.header)
+	}
+}
+
+// end returns when all were passed on, and has no more passed on. It reports whether there were too many.
+func (h *hints) end() (tooMany bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.over = true
+	h.over, tooMany = true, h.n > upstream.MaxInformational
+	if h.passing != nil {
+		close(h.passing)
+	}
+	h.mu.Unlock()
+	h.passed.Wait()
+	return tooMany
 }
 
 // until is the request's context with a deadline, zero for none.

@@ -63,6 +63,15 @@ func serving(t testing.TB, endpoints ...wire.Endpoint) *Server {
 	return s
 }
 
+// servingH2C is one whose endpoints speak HTTP/2 without TLS.
+func servingH2C(t testing.TB, endpoints ...wire.Endpoint) *Server {
+	t.Helper()
+	s, all := started(t), backendOf(cheddar, endpoints...)
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	return s
+}
+
 func web(change ...func(*wire.Listener)) wire.Resource {
 	l := &wire.Listener{Object: wire.Object{Kind: "Gateway", Namespace: "shop", Name: "web"}, Section: "web", Port: 80}
 	for _, do := range change {

@@ -214,8 +214,7 @@ func (x *exchange) answerHeader() (h http.Header, free bool) {
 func (x *exchange) mustHaveHeader() http.Header {
 	h, free := x.answerHeader()
 	if !free {
-		x.status = statusGone
-		panic(http.ErrAbortHandler)
+		x.refuse(statusGone)
 	}
 	return h
 }

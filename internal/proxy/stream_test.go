@@ -290,8 +290,12 @@ func TestInformational(t *testing.T) {
 func TestInformationalOfHTTP2(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
+	var asked atomic.Int32
 	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
 		many := r.URL.Path == "/many"
+		if many {
+			asked.Add(1)
+		}
 		for i := 0; (i < 2 || many && i < 40) && r.Context().Err() == nil; i++ {
 			w.Header().Set("Link", fmt.Sprint(i))
 			w.WriteHeader(http.StatusEarlyHints)
@@ -304,10 +308,7 @@ func TestInformationalOfHTTP2(t *testing.T) {
 		w.WriteHeader(http.StatusContinue)
 		io.Copy(w, r.Body)
 	})
-	s := started(t)
-	all := backendOf(cheddar, e)
-	all[1].Backend.Protocol = protocolH2C
-	tell(t, s, append(all, web(), route("all"))...)
+	s := servingH2C(t, e)
 	for _, h2 := range []bool{false, true} {
 		c := clientAt(t, s, 80, func(tr *http.Transport) {
 			tr.Protocols = new(http.Protocols)
@@ -328,8 +329,9 @@ func TestInformationalOfHTTP2(t *testing.T) {
 				t.Errorf("HTTP/2: %t, %d bytes: %.20q, %v after %v", h2, size, text, r.Header, seen)
 			}
 		}
-		if text := got(t, c, "http://a/many"); !strings.HasPrefix(text, "502 ") {
-			t.Errorf("HTTP/2: %t, after too many: %.100q", h2, text)
+		// That is as wrong each time.
+		if text, n := got(t, c, "http://a/many"), asked.Swap(0); !strings.HasPrefix(text, "502 ") || n != 1 {
+			t.Errorf("HTTP/2: %t, after too many: %.100q, asked %d times", h2, text, n)
 		}
 	}
 }
@@ -340,13 +342,11 @@ func TestContinueOfH2C(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusContinue)
-		io.Copy(w, r.Body)
+		// Who answers before the body has ended ends the client's connection.
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, "hello")
 	})
-	s := started(t)
-	all := backendOf(cheddar, e)
-	all[1].Backend.Protocol = protocolH2C
-	tell(t, s, append(all, web(), route("all"))...)
-	c := dial(t, s, 80)
+	c := dial(t, servingH2C(t, e), 80)
 	for range 20 {
 		// Too long to be kept before the endpoint is asked.
 		c.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
@@ -354,8 +354,47 @@ func TestContinueOfH2C(t *testing.T) {
 			t.Fatalf("the head is %q", head)
 		}
 		c.Say(strings.Repeat("x", 100_000))
-		if r, body := c.Response(t, "POST"); r.StatusCode != 200 || len(body) != 100_000 {
-			t.Fatalf("%s, %d bytes", r.Status, len(body))
+		if r, body := c.Response(t, "POST"); r.StatusCode != 200 || body != "hello" {
+			t.Fatalf("%s, %q", r.Status, body)
+		}
+	}
+}
+
+// TestHintsToWhoTakesNothing: a client that takes no informational response holds up nobody whose request shares the
+// endpoint's connection.
+func TestHintsToWhoTakesNothing(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	begun := make(chan bool, 1)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/many" {
+			io.WriteString(w, r.RemoteAddr)
+			return
+		}
+		w.Header().Set("Link", strings.Repeat("x", 60<<10))
+		for range 30 {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		begun <- true
+		<-r.Context().Done()
+	})
+	s := started(t)
+	listen := s.listen
+	s.listen = func(address string) (net.Listener, error) {
+		l, err := listen(address)
+		return narrow{l}, err
+	}
+	all := backendOf(cheddar, e)
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	other := clientAt(t, s, 80)
+	before := got(t, other, "http://a/")
+	slow := http1.Dial(t, s.Addresses()[80].String(), takingLittle)
+	slow.Say("GET /many HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	for range 5 {
+		if text := got(t, other, "http://a/"); text != before {
+			t.Fatalf("%q after %q: it was to share the connection", text, before)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
-// maxInformational bounds the 1xx responses before a final one.
-const maxInformational = 32
+// MaxInformational bounds the 1xx responses before a final one.
+const MaxInformational = 32
 
 // Response is what Do reads. It may be used again after Close, and keeps its memory.
 type Response struct {
@@ -87,7 +87,7 @@ func (c *conn) exchange(ctx context.Context, q *Request, r *Response) *Error {
 // awaitFinal reads heads until one is final.
 func (c *conn) awaitFinal(q *Request, r *Response) (a answer, failed *Error) {
 	class := NoResponse
-	for range maxInformational {
+	for range MaxInformational {
 		text, err := c.in.Head(c.pool.pools.options.HeadBytes, beginsLikeResponse)
 		if err != nil && len(c.in.Buffered()) > 0 {
 			class = BodyBroken
