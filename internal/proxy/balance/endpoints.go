@@ -2,7 +2,6 @@ package balance
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -104,18 +103,29 @@ func (s *Endpoints[V]) drop(e *Endpoint[V]) {
 	s.leave(e.Value)
 }
 
-// rank orders endpoints by how likely they are to serve on, the best first: those that are ready, then those of which
-// nobody knows more than that they were, then those that still serve and end, then those that may never have been ready.
-func (e *Endpoint[V]) rank() int {
+// rank orders endpoints by how likely they are to serve on, the best first.
+type rank int
+
+const (
+	isReady rank = iota
+	// mayBeReady are those of which nobody knows more than that they were.
+	mayBeReady
+	ends
+	// mayBeginYet are those of which it is not known that they ever were.
+	mayBeginYet
+	noRank
+)
+
+func (e *Endpoint[V]) rank() rank {
 	switch {
 	case e.State == wire.Ready:
-		return 0
+		return isReady
 	case e.State == wire.Unknown && e.wasReady:
-		return 1
+		return mayBeReady
 	case e.State == wire.Terminating:
-		return 2
+		return ends
 	}
-	return 3
+	return mayBeginYet
 }
 
 // use lets those of the best rank get requests. Where they are not ready those of the next rank are spare. The turn is
@@ -127,7 +137,7 @@ func (s *Endpoints[V]) use() {
 	s.usable.all = slices.Grow(s.few[:0], len(s.all))
 	for _, e := range s.all {
 		rank := e.rank()
-		e.usable, e.spare = rank == best, rank == next && best > 0
+		e.usable, e.spare = rank == best, rank == next && best != isReady
 		switch {
 		case e.usable:
 			s.usable.all = append(s.usable.all, e)
@@ -140,8 +150,8 @@ func (s *Endpoints[V]) use() {
 }
 
 // ranks are the best that there is, and the next one.
-func (s *Endpoints[V]) ranks() (best, next int) {
-	best, next = math.MaxInt, math.MaxInt
+func (s *Endpoints[V]) ranks() (best, next rank) {
+	best, next = noRank, noRank
 	for _, e := range s.all {
 		switch rank := e.rank(); {
 		case rank < best:
@@ -193,10 +203,8 @@ func (s *Endpoints[V]) Choose(now time.Time, tried []*Endpoint[V]) *Endpoint[V] 
 
 // gaveUp reports whether one was tried of which nobody knows, where others still serve.
 func (s *Endpoints[V]) gaveUp(tried []*Endpoint[V]) bool {
-	return s.spare.all[0].State == wire.Terminating && slices.ContainsFunc(tried, isUsable)
+	return s.spare.all[0].State == wire.Terminating && slices.ContainsFunc(tried, func(e *Endpoint[V]) bool { return e.usable })
 }
-
-func isUsable[V any](e *Endpoint[V]) bool { return e.usable }
 
 // compare orders endpoints, and finds those that are the same.
 func compare(a, b wire.Endpoint) int {
