@@ -120,13 +120,17 @@ func TestBudgetClockBackwards(t *testing.T) {
 	for range 100 {
 		b.Request(after(29.9))
 	}
-	n := 0
-	for b.Retry(after(30)) {
-		n++
-	}
-	if n != 20 {
+	if n := retries(&b, 30); n != 20 {
 		t.Errorf("%d retries are permitted of 101 requests", n)
 	}
+}
+
+// retries are how many are permitted then.
+func retries(b *Budget, at float64) (n int) {
+	for b.Retry(after(at)) {
+		n++
+	}
+	return n
 }
 
 // TestBudgetOfLateCallers: a caller that read the clock in the second before takes nothing from what was counted in it.
@@ -139,11 +143,7 @@ func TestBudgetOfLateCallers(t *testing.T) {
 		}
 	}
 	b.Request(after(10.95))
-	n := 0
-	for b.Retry(after(11.2)) {
-		n++
-	}
-	if n != 40 {
+	if n := retries(&b, 11.2); n != 40 {
 		t.Errorf("%d retries are permitted of 201 requests", n)
 	}
 }
