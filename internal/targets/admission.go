@@ -11,14 +11,6 @@ import (
 // operator makes it a must.
 const NamespacesTag = "ingressdaemonsets.mumoshu.github.io/namespaces"
 
-// admission reports whether a group takes new targets of a namespace.
-type admission struct {
-	// why it does not, empty where it does.
-	why string
-	// unread says whether that is only not known yet.
-	unread bool
-}
-
 func (p *pass) admissionTo(g *group, namespace string) admission {
 	names, tagged := g.tags[NamespacesTag]
 	switch {

@@ -5,56 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
-
-// group is a target group in one pass: who has a part in it, what they want, and what is
-// decided.
-type group struct {
-	*KnownGroup
-	key GroupKey
-	// role is the one by which it is reached, roles are all that list it.
-	role  v1alpha1.AssumeRole
-	roles []v1alpha1.AssumeRole
-	// tags are its own as any role read them, nil where none did.
-	tags map[string]string
-	// binding is what has the group to itself, nil where nothing has.
-	binding *Binding
-	// unreadable is a record of the group that cannot be read, empty for none.
-	unreadable string
-	// held are the records, in the order of their targets; at has them by target.
-	held []held
-	at   map[Target][]held
-
-	parts []*part
-	nodes []*nodeAttachment
-	// adds are objects that the group is to be new in, full are Attachments that have no
-	// room for it.
-	adds map[Ref]bool
-	full []*nodeAttachment
-	// unheard says whether TargetGroupAttachments may be on it that are not known to be. unknown is
-	// whether that is so, or it is not known what a part selects.
-	unheard bool
-	unknown bool
-	// membersAt are the members of parts that ask for something, by their targets.
-	membersAt map[Target][]member
-	// speakers are the parts that targets are members of, borrowers the Attachments that
-	// want others.
-	speakers  map[Target]*part
-	borrowers map[Target]Ref
-	wants     []Want
-
-	// found are the targets that are registered, or were seen to leave, by their IDs.
-	found map[string][]Target
-
-	state    GroupState
-	decision GroupDecision
-	// leaving are those of the targets on record that are to leave.
-	leaving map[Target]bool
-	// on are the reports about what may concern a node, by its name.
-	on map[string][]Report
-}
 
 // reachedGroups are all groups that are known, in the order of their keys, each as it is
 // reached by one role.
@@ -461,4 +415,62 @@ func (p *pass) quiet(g *group) map[Target]Quiet {
 		}
 	}
 	return out
+}
+
+// registers are the targets that are to be registered.
+func (g *group) registers() map[Target]bool {
+	out := map[Target]bool{}
+	for _, r := range g.decision.Register {
+		out[r.Target] = true
+	}
+	return out
+}
+
+// unfinalized reports whether an object is a TargetGroupAttachment that may go at any moment.
+func (g *group) unfinalized(owner Ref) bool {
+	return slices.ContainsFunc(g.parts, func(t *part) bool {
+		return t.ref == owner && !slices.Contains(t.Object.Finalizers, v1alpha1.Finalizer)
+	})
+}
+
+// keepSightings keeps since when it is known of what left for an object that is deleted, where a
+// decision takes it for on its way in: the record stands there until another object has it.
+func (g *group) keepSightings(now time.Time, sightings map[Target]Sighting) {
+	for _, h := range g.held {
+		deleted := slices.ContainsFunc(g.parts, func(t *part) bool { return t.ref == h.by && t.Object.DeletionTimestamp != nil })
+		if _, kept := sightings[h.Target]; kept || !deleted || h.LeftAt.IsZero() {
+			continue
+		}
+		before := g.state.Sightings[h.Target]
+		if !before.LeftAt.Equal(h.LeftAt) {
+			before = Sighting{LeftAt: h.LeftAt, QuietAt: h.QuietAt, Left: now, Quiet: now}
+		}
+		sightings[h.Target] = before
+	}
+}
+
+// settleTimes are how long the load balancer may send new connections to what left, for each target
+// that somebody selects or has on record: the longest that one of these asks for, also while it is
+// deleted. Who asks for nothing asks for the default of its kind. What others ask for counts for
+// their own targets: one namespace neither cuts short nor stretches what another waits for.
+func (g *group) settleTimes(byDefault time.Duration) map[Target]time.Duration {
+	out := map[Target]time.Duration{}
+	for _, t := range g.parts {
+		asked := t.settleTime(byDefault)
+		for _, target := range g.targetsOf(t) {
+			before, any := out[target]
+			if !any || asked > before {
+				out[target] = asked
+			}
+		}
+	}
+	return out
+}
+
+// settleTime is how long new connections may come by what an attachment asks for.
+func (a *attachment) settleTime(byDefault time.Duration) time.Duration {
+	if s := a.Object.Spec.DetachFloorSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return byDefault
 }

@@ -177,3 +177,53 @@ func DefaultSettleTime(b Balancer) time.Duration {
 	}
 	return 30 * time.Second
 }
+
+// quietFor is for how long no connection must have come to a target, with none left.
+const quietFor = 10 * time.Second
+
+// Quiet is what a health checker told of the connections to the port of a target.
+type Quiet struct {
+	// Came is when a new one last came, at the earliest; zero where none was seen to.
+	Came time.Time
+	// From and To bound a time in which none came, and at the end of which none was
+	// open. They are zero while one is open, or nothing is known.
+	From, To time.Time
+}
+
+// Long reports whether none came for long enough.
+func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
+
+// since reports whether new connections came after a target left, and none for long enough since.
+// Without the first there may only be nobody who comes.
+func (q Quiet) since(leftAt time.Time) bool {
+	return q.Long() && !q.Came.Before(leftAt) && !q.From.Before(leftAt)
+}
+
+// place is where the inventory has a target.
+type place int
+
+const (
+	unread place = iota
+	absent
+	registered
+	draining
+)
+
+func (h Health) zoned() bool { return h.Zone != "" && h.Zone != anyZone }
+
+// serves reports whether the load balancer sends new connections to the target because
+// it holds it for healthy.
+func (h Health) serves() bool { return h.healthy() && !h.Shifted }
+
+// placeIn is where an inventory that was read has a target. Draining is told by the reason,
+// since the condition is spelled in more than one way.
+func placeIn(inventory map[Target]Health, t Target) place {
+	h, listed := inventory[t]
+	switch {
+	case !listed || h.Reason == NotRegistered:
+		return absent
+	case h.Reason == DeregistrationInProgress || h.Condition == Draining:
+		return draining
+	}
+	return registered
+}

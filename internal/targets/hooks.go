@@ -196,11 +196,6 @@ func (g *group) isOfOthers(target Target, pod *corev1.Pod) bool {
 	})
 }
 
-func endsNow(pod *corev1.Pod) bool {
-	_, ends := Ending(pod)
-	return ends
-}
-
 // keepsHook is a pod that an attachment selects, that was told that traffic may come to it, and that
 // nobody would tell otherwise if the attachment was gone; nil where there is none. One that has ended
 // waits for nothing.
@@ -255,17 +250,3 @@ func (g *group) servedByOthers(t Target) bool {
 
 // ended reports whether no traffic comes to a target by our doing, or by nobody's.
 func (r Report) ended() bool { return r.Phase == Stopped || r.Phase == Absent || r.Phase == Foreign }
-
-// hasDrainHook reports whether a container of the pod asks the node's health checker before it
-// stops, so that the pod serves until its target is out.
-func hasDrainHook(spec corev1.PodSpec) bool {
-	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
-		return c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.HTTPGet != nil &&
-			c.Lifecycle.PreStop.HTTPGet.Path == v1alpha1.DrainPath
-	})
-}
-
-// told reports whether it stands on the pod that it may get traffic as a target.
-func told(pod *corev1.Pod) bool {
-	return pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
-}

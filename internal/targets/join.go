@@ -154,10 +154,6 @@ func (p *planner) attachment(t Target, where place) (Phase, string) {
 	return Failing, fmt.Sprintf("it is %s (%s)", h.Condition, h.Reason)
 }
 
-// serves reports whether the load balancer sends new connections to the target because
-// it holds it for healthy.
-func (h Health) serves() bool { return h.healthy() && !h.Shifted }
-
 // healthy reports whether its own health is good, whether or not its zone gets traffic.
 func (h Health) healthy() bool {
 	return h.Condition == Healthy || h.Reason == HealthCheckDisabled

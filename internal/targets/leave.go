@@ -92,12 +92,6 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 }
 
-// outForGood reports whether nothing of ours that was sent before can have registered
-// a target again that left.
-func (p *planner) outForGood(r Record) bool {
-	return !r.LeftAt.IsZero() && !p.ReadAt.Before(p.sightings[r.Target].Left.Add(lingering))
-}
-
 // foreignAgain drops the record of a target that left, that no want names any more,
 // and that somebody else registered since.
 func (p *planner) foreignAgain(t Target) {

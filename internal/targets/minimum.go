@@ -61,43 +61,10 @@ func (p *planner) zonesOf(h Health) []string {
 	return slices.Sorted(maps.Keys(p.zones))
 }
 
-func (h Health) zoned() bool { return h.Zone != "" && h.Zone != anyZone }
-
-// count is how many targets are registered, and how many of them are healthy.
-type count struct{ healthy, all int }
-
-func (c count) plus(o count) count  { return count{c.healthy + o.healthy, c.all + o.all} }
-func (c count) minus(o count) count { return count{c.healthy - o.healthy, c.all - o.all} }
-
-// counts is what a target counts for. One that leaves, or is being put back, is
-// among all for as long as it is listed, and never healthy.
-func (p *planner) counts(t Target) count {
-	switch {
-	case p.place(t) != registered:
-		return count{}
-	case p.Registered[t].serves() && !p.records[t].Leaving:
-		return count{1, 1}
-	}
-	return count{0, 1}
-}
-
 // countAll counts all targets once; recount keeps that right as records change.
 func (p *planner) countAll() {
 	p.zones = map[string]count{}
 	for t := range p.Registered {
 		p.recount(t, count{}, p.counts(t))
-	}
-}
-
-func (p *planner) recount(t Target, before, after count) {
-	if p.zones == nil || p.place(t) != registered {
-		return
-	}
-	change := after.minus(before)
-	p.group = p.group.plus(change)
-	if h := p.Registered[t]; h.zoned() {
-		p.zones[h.Zone] = p.zones[h.Zone].plus(change)
-	} else {
-		p.unzoned = p.unzoned.plus(change)
 	}
 }

@@ -217,14 +217,6 @@ func (p *pass) unreadRole(n *nodeAttachment, role v1alpha1.AssumeRole) string {
 	return asRole(role, why)
 }
 
-// asRole says of a role why something is not known, empty where all is.
-func asRole(role v1alpha1.AssumeRole, why string) string {
-	if why == "" || role == (v1alpha1.AssumeRole{}) {
-		return why
-	}
-	return "as role " + role.ARN + ": " + why
-}
-
 // progress says how far the node's targets are.
 func (p *pass) progress(n *nodeAttachment) {
 	n.status.ObservedGeneration, n.status.WithoutCloud = n.Generation, false
@@ -374,15 +366,6 @@ func (g *group) readSince(p *pass) {
 	}
 }
 
-// registers are the targets that are to be registered.
-func (g *group) registers() map[Target]bool {
-	out := map[Target]bool{}
-	for _, r := range g.decision.Register {
-		out[r.Target] = true
-	}
-	return out
-}
-
 // needs are, by target, what must be written before a call about it: the record where it
 // stands anew or otherwise, the finalizer of its object, and what drain hooks read of a
 // pod that is to get traffic.
@@ -424,11 +407,4 @@ func (g *group) needs(p *pass) map[Target][]Ref {
 		}
 	}
 	return out
-}
-
-// unfinalized reports whether an object is a TargetGroupAttachment that may go at any moment.
-func (g *group) unfinalized(owner Ref) bool {
-	return slices.ContainsFunc(g.parts, func(t *part) bool {
-		return t.ref == owner && !slices.Contains(t.Object.Finalizers, v1alpha1.Finalizer)
-	})
 }

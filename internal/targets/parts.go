@@ -4,62 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 )
-
-// part is what a TargetGroupAttachment has to do with a group.
-type part struct {
-	*attachment
-	// matches says whether the attachment is on the group.
-	matches bool
-	// members are what it selects, each with the target that it has in the group. Of one
-	// that is no longer on the group they are what it would select.
-	members []member
-	skipped []Skip
-	faults  []string
-	// admission says whether the group takes new targets of its namespace.
-	admission admission
-	// unclear says whether the tags are not read by which it is known whether it is still on the
-	// group: what is there stays.
-	unclear bool
-	// unknown says whether it is not known what it selects, so that nothing is missing.
-	unknown bool
-	// unsure says whether something that it selects may be in the group as a target that is
-	// not among its members.
-	unsure bool
-	// full says why the status of its object has no room for the group, or for some of its targets
-	// there, which are left; empty where it has. crowded says whether it has none for those of others.
-	full    string
-	left    map[Target]bool
-	crowded bool
-}
-
-// asks reports whether its members are to be in the group, or out, as they say.
-func (t *part) asks() bool {
-	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && (t.full == "" || t.left != nil)
-}
-
-// owns reports whether all that is in the group is its own: not where the group takes nothing new of
-// its namespace.
-func (t *part) owns() bool {
-	return t.asks() && !t.crowded && t.admission.why == "" && t.Object.Spec.Ownership == v1alpha1.OwnGroup
-}
-
-// member is a pod or a node of a TargetGroupAttachment and what it wants of a group.
-type member struct {
-	Want
-	// node is empty where it is not known.
-	node string
-	// ready says whether the pod's containers are, so that its target can be expected to
-	// get healthy; pod is nil for a node.
-	ready bool
-	pod   *corev1.Pod
-	// silent says whether nothing is wanted of the target: it is only known to be the pod's.
-	silent bool
-}
 
 // takeParts finds who has a part in a group, and what each wants of it.
 func (p *pass) takeParts(g *group) {
@@ -174,15 +121,6 @@ func (p *pass) findMembers(g *group, t *part) {
 	p.keepUnnamed(g, t)
 }
 
-func (a *attachment) setIsGone() bool {
-	return a.Object.Spec.IngressDaemonSet != nil && a.Set == nil
-}
-
-// noSet says of an attachment that its set is gone.
-func (a *attachment) noSet() string {
-	return "there is no IngressDaemonSet " + a.Object.Spec.IngressDaemonSet.Name
-}
-
 // findPod finds the target of a pod. Where its port is not known the pod is skipped, and
 // what is registered of it stays as it is while it serves.
 func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
@@ -263,11 +201,6 @@ func (p *pass) keepLiving(g *group, t *part) {
 	}
 }
 
-// moved reports whether a node is out of its load balancers, or on its way there or back.
-func (p *pass) moved(node string) bool {
-	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Name == node })
-}
-
 // keepUnnamed has every target on record stay whose instance no Node is, while a Node that
 // is selected does not say which it is: a Node that registers anew may say so later. Others' may be
 // its own as well, where the port is the same.
@@ -301,12 +234,6 @@ func (p *pass) portsOfUnnamed(g *group, t *part) (ports []int32) {
 	return slices.Compact(ports)
 }
 
-// isUnnamedNode reports whether a node has no providerID yet, or is not known.
-func (p *pass) isUnnamedNode(name string) bool {
-	node := p.nodes[name]
-	return node == nil || node.Spec.ProviderID == ""
-}
-
 // hasUnnamed reports whether a node that the attachment selects has no providerID yet, or is
 // not known.
 func (p *pass) hasUnnamed(t *part) bool {
@@ -338,23 +265,6 @@ func (t *part) has(target Target, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(t.members, func(m member) bool {
 		return m.Target == target && (pod == nil || m.pod != nil && m.pod.UID == pod.UID)
 	})
-}
-
-// mode is how a pod is reached: as it says itself, whatever the present template does. Pods of
-// the host network declare no port, so that of these the template on record counts, which
-// anybody may write who may write in the namespace.
-func (a *attachment) mode(pod *corev1.Pod, g Group) (Mode, error) {
-	template := pod.Spec
-	if recorded := a.Templates[pod.Labels[v1alpha1.LabelRevision]]; recorded.HostNetwork && pod.Spec.HostNetwork {
-		template = recorded
-	}
-	mode, err := ModeOf(template, g, a.Object.Spec.Port, a.Service)
-	mode.Zone = a.Object.Spec.AvailabilityZone
-	mode.Hook = hasDrainHook(pod.Spec)
-	if a.Set != nil && a.Set.Spec.DrainHook != nil {
-		mode.HookLeaves = a.Set.Spec.DrainHook.StopTime()
-	}
-	return mode, err
 }
 
 // want adds what a part wants. One that is deleted has taken out what it registered,
@@ -391,32 +301,6 @@ func containersReady(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// settleTimes are how long the load balancer may send new connections to what left, for each target
-// that somebody selects or has on record: the longest that one of these asks for, also while it is
-// deleted. Who asks for nothing asks for the default of its kind. What others ask for counts for
-// their own targets: one namespace neither cuts short nor stretches what another waits for.
-func (g *group) settleTimes(byDefault time.Duration) map[Target]time.Duration {
-	out := map[Target]time.Duration{}
-	for _, t := range g.parts {
-		asked := t.settleTime(byDefault)
-		for _, target := range g.targetsOf(t) {
-			before, any := out[target]
-			if !any || asked > before {
-				out[target] = asked
-			}
-		}
-	}
-	return out
-}
-
-// settleTime is how long new connections may come by what an attachment asks for.
-func (a *attachment) settleTime(byDefault time.Duration) time.Duration {
-	if s := a.Object.Spec.DetachFloorSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return byDefault
 }
 
 // targetsOf are those that a part selects or has on record.

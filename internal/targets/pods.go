@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -236,4 +237,40 @@ func (p *pass) podsAt(g *group, pods []*corev1.Pod) map[string][]*corev1.Pod {
 // anyAt reports whether any of some pods, by their IDs, may serve at a target.
 func (a *attachment) anyAt(g *group, target Target, at map[string][]*corev1.Pod) bool {
 	return slices.ContainsFunc(at[target.ID], func(pod *corev1.Pod) bool { return a.mayServe(g, target, pod) })
+}
+
+func endsNow(pod *corev1.Pod) bool {
+	_, ends := Ending(pod)
+	return ends
+}
+
+// hasDrainHook reports whether a container of the pod asks the node's health checker before it
+// stops, so that the pod serves until its target is out.
+func hasDrainHook(spec corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.HTTPGet != nil &&
+			c.Lifecycle.PreStop.HTTPGet.Path == v1alpha1.DrainPath
+	})
+}
+
+// told reports whether it stands on the pod that it may get traffic as a target.
+func told(pod *corev1.Pod) bool {
+	return pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
+}
+
+// mode is how a pod is reached: as it says itself, whatever the present template does. Pods of
+// the host network declare no port, so that of these the template on record counts, which
+// anybody may write who may write in the namespace.
+func (a *attachment) mode(pod *corev1.Pod, g Group) (Mode, error) {
+	template := pod.Spec
+	if recorded := a.Templates[pod.Labels[v1alpha1.LabelRevision]]; recorded.HostNetwork && pod.Spec.HostNetwork {
+		template = recorded
+	}
+	mode, err := ModeOf(template, g, a.Object.Spec.Port, a.Service)
+	mode.Zone = a.Object.Spec.AvailabilityZone
+	mode.Hook = hasDrainHook(pod.Spec)
+	if a.Set != nil && a.Set.Spec.DrainHook != nil {
+		mode.HookLeaves = a.Set.Spec.DrainHook.StopTime()
+	}
+	return mode, err
 }

@@ -9,27 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// held is a record, and in whose status it stands.
-type held struct {
-	Record
-	by Ref
-}
-
-// onRecord is a target on record in a group.
-type onRecord struct {
-	key GroupKey
-	Target
-}
-
-// groupOnRecord is a group in some object's status.
-type groupOnRecord struct {
-	id string
-	// roles are those by which the group may be reached.
-	roles []v1alpha1.AssumeRole
-	// any says whether the status has targets in the group.
-	any bool
-}
-
 // readRecords reads the records of all objects.
 func (p *pass) readRecords() {
 	for _, a := range p.attachments {

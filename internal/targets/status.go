@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
@@ -319,15 +318,6 @@ func (p *pass) setBlocked(a *attachment, n tally) {
 	p.set(&a.status.Conditions, blocked)
 }
 
-// set sets a condition; its time stays where its status does.
-func (p *pass) set(list *[]metav1.Condition, c metav1.Condition) {
-	c.LastTransitionTime = asStored(p.Now)
-	meta.SetStatusCondition(list, c)
-}
-
-// asStored is a time as the API server stores it.
-func asStored(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
-
 // events are for what began to stand in the way, or to be warned of, or does for another reason.
 func (a *attachment) events() (out []Event) {
 	for _, kind := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionWarning} {
@@ -337,17 +327,4 @@ func (a *attachment) events() (out []Event) {
 		}
 	}
 	return out
-}
-
-// shortened keeps a message within what a condition may have, and cuts no character.
-func shortened(s string) string {
-	const limit = 1000
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + " ..."
 }

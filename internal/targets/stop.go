@@ -5,27 +5,6 @@ import (
 	"time"
 )
 
-// quietFor is for how long no connection must have come to a target, with none left.
-const quietFor = 10 * time.Second
-
-// Quiet is what a health checker told of the connections to the port of a target.
-type Quiet struct {
-	// Came is when a new one last came, at the earliest; zero where none was seen to.
-	Came time.Time
-	// From and To bound a time in which none came, and at the end of which none was
-	// open. They are zero while one is open, or nothing is known.
-	From, To time.Time
-}
-
-// Long reports whether none came for long enough.
-func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
-
-// since reports whether new connections came after a target left, and none for long enough since.
-// Without the first there may only be nobody who comes.
-func (q Quiet) since(leftAt time.Time) bool {
-	return q.Long() && !q.Came.Before(leftAt) && !q.From.Before(leftAt)
-}
-
 // left waits for the traffic to end of a target that is out.
 func (p *planner) left(r Record, where place) {
 	if r.LeftAt.IsZero() {
@@ -127,22 +106,6 @@ func (p *pass) isOver(g *group, t Target, by Ref) bool {
 	return g.isOut(t) && !g.ReadAt.Before(over) && slices.ContainsFunc(g.at[t], func(h held) bool { return h.by == by && !h.LeftAt.IsZero() })
 }
 
-// keepSightings keeps since when it is known of what left for an object that is deleted, where a
-// decision takes it for on its way in: the record stands there until another object has it.
-func (g *group) keepSightings(now time.Time, sightings map[Target]Sighting) {
-	for _, h := range g.held {
-		deleted := slices.ContainsFunc(g.parts, func(t *part) bool { return t.ref == h.by && t.Object.DeletionTimestamp != nil })
-		if _, kept := sightings[h.Target]; kept || !deleted || h.LeftAt.IsZero() {
-			continue
-		}
-		before := g.state.Sightings[h.Target]
-		if !before.LeftAt.Equal(h.LeftAt) {
-			before = Sighting{LeftAt: h.LeftAt, QuietAt: h.QuietAt, Left: now, Quiet: now}
-		}
-		sightings[h.Target] = before
-	}
-}
-
 func (e Evidence) sentence() string {
 	if e == SeenQuiet {
 		return "it is deregistered, and its node saw the last connection end"
@@ -156,4 +119,10 @@ func roundUp(t time.Time) time.Time {
 		return down.Add(time.Second)
 	}
 	return t
+}
+
+// outForGood reports whether nothing of ours that was sent before can have registered
+// a target again that left.
+func (p *planner) outForGood(r Record) bool {
+	return !r.LeftAt.IsZero() && !p.ReadAt.Before(p.sightings[r.Target].Left.Add(lingering))
 }

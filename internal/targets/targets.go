@@ -3,6 +3,27 @@
 // has stopped. Nothing here does I/O, reads a clock or remembers
 // anything: what must survive a crash is in the State, which comes from the
 // objects in the API server and from the cloud.
+//
+// Its files, in the order in which to open them:
+//
+//   - targets.go: the words. state.go: everything that is decided from. decision.go: everything that can be said.
+//   - plan.go: Plan from top to bottom, over all groups and objects; its invariants stand at the head. pass.go: what
+//     there is of one decision while it is made. index.go: what is looked up in the State.
+//   - records.go: what is ours. parts.go: who wants what of a group. unknown.go: what stays since nobody can know.
+//     borrow.go: what an Attachment takes out of it. admission.go: whose new targets it takes. bounds.go: what fits
+//     into a status.
+//   - group.go: one group, and in which object each record is to stand.
+//   - groupstate.go, groupdecision.go, decide.go: Decide, for one group, from top to bottom. planner.go: what there is
+//     of that while it is made. want.go: what several wants of one target come to. join.go: the way in. leave.go: the
+//     way out; its invariant stands at the head. stop.go: when traffic has stopped. minimum.go: what must stay.
+//   - nodes.go: when a node is out or back, and what calls need. hooks.go, gates.go, gate.go: what pods are told.
+//   - status.go, conditions.go, warnings.go, grace.go: what users are told, idle.go where there is no cloud.
+//   - calls.go, queue.go: which call goes next, over all groups. accounts.go, sweep.go: what is asked of accounts
+//     beside, and which group is looked through for nodes next.
+//   - modes.go, pods.go: which targets pods and nodes stand for. access.go: what that gives.
+//
+// Nothing that answers a question acts. Plan fills one pass: what newPass indexes stays, each group is decided once,
+// and statuses are made from decided groups.
 package targets
 
 import (

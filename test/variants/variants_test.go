@@ -42,7 +42,7 @@ var targets = []variant{
 	},
 	{
 		name: "a namespace that may not register takes out what others did",
-		file: "internal/targets/parts.go",
+		file: "internal/targets/pass.go",
 		from: "!t.crowded && t.admission.why == \"\" && t.Object",
 		to:   "!t.crowded && t.Object",
 		in:   "./internal/targets", tests: "TestWhatIsThereStays", say: "--- FAIL: TestWhatIsThereStays/the_group_is_all_theirs",
@@ -64,7 +64,7 @@ var targets = []variant{
 	},
 	{
 		name: "a target that reads unused is taken for not registered, whatever its reason",
-		file: "internal/targets/decide.go",
+		file: "internal/targets/groupstate.go",
 		from: "case !listed || h.Reason == NotRegistered:",
 		to:   "case !listed || h.Condition == Unused:",
 		in:   "./internal/targets", tests: "TestDecide|TestConvergence", say: "--- FAIL: TestDecide/unused_in_use_elsewhere_is_not_gone",
