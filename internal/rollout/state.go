@@ -4,7 +4,26 @@
 // reads a clock or remembers anything: what must survive a crash is in State,
 // which comes from the objects in the API server and from the health checks.
 //
-// CONTRIBUTING.md says in which order to read it.
+// Its files, in the order in which to open them:
+//
+//   - state.go: everything that a decision is made from. step.go: everything that it can do.
+//   - plan.go: Plan from top to bottom. pass.go: what there is to decide from. turn.go: the rules of a node's turn, in
+//     the order in which they hold. verdict.go: what it comes to. answer.go: what a question comes to. decide.go: what
+//     takes both into the decision.
+//   - node.go, pods.go: what a node's pods and ports say. ports.go: which ports are Kubernetes's own. sights.go: since
+//     when, by our own clock.
+//   - handshake.go: the turn of a detached node; its invariant stands at the head. update.go: the step that replaces
+//     pods. proportional.go: how the Deployment controller goes about that.
+//   - wave.go: who begins; its invariant stands at the head of continueWave. budget.go: who counts as what. begin.go:
+//     whether any may begin.
+//   - order.go: partition, canaries, topology. analysis.go: the analysis of a wave. checkers.go: health checkers.
+//     rejection.go, hold.go: rejected pods. removal.go: nodes that leave, and drains. deletion.go: the end of the
+//     IngressDaemonSet. permitted.go: which detachers may be asked. status.go: counts and conditions.
+//
+// Nothing that answers a question acts. A method of pass reads, and gives an answer or a verdict: yes or no, until
+// when, why not, whether the API server is to be asked first; a node's state and reason, its steps, when to look
+// again, what blocks it. settle and take alone bring that into the Decision, which only planner has. A node for which
+// this decision holds a step is left alone until the step is seen.
 package rollout
 
 import (

@@ -49,13 +49,6 @@ func (r *Reconciler) mayBegin(ctx context.Context, o *observed, name string) (bo
 	}), nil
 }
 
-// errNotLeading is why a node is not taken out, a pod not stopped, or a webhook not asked. It is decided
-// again.
-var errNotLeading = errors.New("another controller may lead by now")
-
-// leads reports whether no other controller can lead at this moment.
-func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
-
 // stillDetached reads the Attachment live before its Node is said to be out, or pods of it are
 // stopped: a cache that lags shows an answer to what was wanted before.
 func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachment) error {

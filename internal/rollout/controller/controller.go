@@ -1,13 +1,23 @@
 // Package controller runs rollouts: it reads an IngressDaemonSet, its nodes and pods into a State,
 // has rollout.Plan decide, carries out the steps, and reports in the status, events and metrics.
 //
-// observe.go and node.go read caches into one State, of a large fleet only what changed
-// (changes.go, stored.go), and where pods are rejected which are of an older template
-// (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
-// the status and then events. What is remembered of one IngressDaemonSet from pass to pass is its
-// session (sessions.go). deployments.go, revisions.go, healthcheckers.go and
-// service.go do so for one kind of object each; checks.go listens to the nodes'
-// health-check ports.
+// Its files, in the order in which to open them:
+//
+//   - controller.go: a pass from top to bottom. reconciler.go: what all passes share. session.go: what is remembered of
+//     one IngressDaemonSet between two of them; sessions.go: of all. setup.go: what calls for a pass.
+//   - observe.go: caches become one State, of a large fleet only what changed (changes.go). observed.go: what was read.
+//     node.go: what of it is one node's. stored.go: how caches are read. transform.go, intern.go: what they leave out,
+//     and what their objects have in common. mutations.go: what was written and does not stand there yet.
+//   - checks.go: what the nodes' health-check ports answer. measurements.go: what a wave's analysis measures; turns.go:
+//     who measures next. evictions.go: which pods are taken by others. replicasets.go: which pods are of an older
+//     template, where some are rejected. dryrun.go: what the API server would say of a pod.
+//   - apply.go: steps are carried out, of parallel.go several at a time. guard.go: what must still be so before a first
+//     touch. write.go: how objects are written, and deleted. live.go: what caches leave out of them.
+//   - deployments.go, amend.go, revisions.go, healthcheckers.go, service.go: the steps of one kind of object each.
+//     seats.go: which health checkers hold ports of their nodes.
+//   - report.go: the status, then events. metrics.go: what is counted.
+//   - throttle.go: how often a large fleet is looked through, by what that took (effort_linux.go).
+//     freezes.go: whether this process stood still.
 package controller
 
 import (
@@ -22,36 +32,11 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// Reconciler brings IngressDaemonSets to what they should be.
-type Reconciler struct {
-	client client.Client
-	// index is where client reads the objects of a kind.
-	index index
-	// live reads past the cache.
-	live     client.Reader
-	recorder events.EventRecorder
-	// now is the clock.
-	now func() time.Time
-	// parallel is how many nodes are written to at a time.
-	parallel int
-	// image is the health checker's, where an IngressDaemonSet names none.
-	image string
-	// detachers are those that the operator permits.
-	detachers []rollout.Detacher
-	// checkAnalysis says what of a check of the analysis no measurement could mend.
-	checkAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
-	// mutations are what was written, sessions what is remembered of each IngressDaemonSet.
-	mutations *mutationCache
-	sessions  *sessions
-	freezes   *freezeDetector
-}
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

@@ -107,14 +107,6 @@ func unchanged(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && ownerOf(a) == ownerOf(b)
 }
 
-// ownerOf is the UID of the controller that owns an object, empty where none does.
-func ownerOf(obj client.Object) types.UID {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		return owner.UID
-	}
-	return ""
-}
-
 // lookedUp are the actions that must not be done on an old decision: the end of a port, which
 // may be wanted again, the return of a node that another controller has taken out, a request
 // that nobody would take back when the object is gone, and what is made for an object that is

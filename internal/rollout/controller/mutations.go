@@ -235,27 +235,6 @@ func (m *mutationCache) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool
 	}
 }
 
-// catchUp drops what was written to objects of a kind where the cache holds it, or what
-// became of it since: somebody may have taken from an object by which it is found. It
-// comes before the cache is read, so that what is dropped is read.
-func (r *Reconciler) catchUp(ctx context.Context, o *observed, kind client.Object) error {
-	held, err := r.index(ctx, kind)
-	if err != nil {
-		return err
-	}
-	r.mutations.mu.Lock()
-	defer r.mutations.mu.Unlock()
-	for key, mine := range r.mutations.objects {
-		if key.kind != reflect.TypeOf(kind) || !controlledBy(mine, o.set.UID) {
-			continue
-		}
-		if cached, found, err := held.Get(mine.Object); err == nil && found && !newer(mine, cached.(client.Object)) {
-			delete(r.mutations.objects, key)
-		}
-	}
-	return nil
-}
-
 func identityOf(obj client.Object) identity {
 	return identity{reflect.TypeOf(obj), client.ObjectKeyFromObject(obj)}
 }
@@ -276,11 +255,23 @@ func setOwning(obj client.Object) setID {
 	return setID{types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID}
 }
 
-func controlledBy(obj client.Object, owner types.UID) bool {
-	for _, ref := range obj.GetOwnerReferences() {
-		if ref.Controller != nil && *ref.Controller && ref.UID == owner {
-			return true
+// catchUp drops what was written to objects of a kind where the cache holds it, or what
+// became of it since: somebody may have taken from an object by which it is found. It
+// comes before the cache is read, so that what is dropped is read.
+func (r *Reconciler) catchUp(ctx context.Context, o *observed, kind client.Object) error {
+	held, err := r.index(ctx, kind)
+	if err != nil {
+		return err
+	}
+	r.mutations.mu.Lock()
+	defer r.mutations.mu.Unlock()
+	for key, mine := range r.mutations.objects {
+		if key.kind != reflect.TypeOf(kind) || !controlledBy(mine, o.set.UID) {
+			continue
+		}
+		if cached, found, err := held.Get(mine.Object); err == nil && found && !newer(mine, cached.(client.Object)) {
+			delete(r.mutations.objects, key)
 		}
 	}
-	return false
+	return nil
 }

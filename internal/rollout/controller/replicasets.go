@@ -10,18 +10,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// comparison is what was found of a Deployment's ReplicaSets, by hash, with one generation of
-// it: which has its template, empty where that is not known, and which have another.
-type comparison struct {
-	uid        types.UID
-	generation int64
-	present    string
-	others     []string
-}
 
 // of reports whether the Deployment is still the one that they were compared with.
 func (c *comparison) of(d *appsv1.Deployment) bool {

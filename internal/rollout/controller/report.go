@@ -164,11 +164,18 @@ func summary(steps []rollout.Step) string {
 	return strings.Join(parts, "; ")
 }
 
-// shortened fits into the note of an event, which is refused when it is longer.
-func shortened(note string) string {
-	const most = 1000
-	if len(note) <= most {
-		return note
+// tell keeps the steps that are worth an event.
+func (s *session) tell(done []rollout.Step) {
+	s.untold = append(s.untold, slices.DeleteFunc(slices.Clone(done), func(step rollout.Step) bool { return reasons[step.Action] == "" })...)
+}
+
+// tick reports how long nodes were under way where that has ended.
+func (s *session) tick(underWay bool, now time.Time) {
+	switch {
+	case underWay && s.waveBegan.IsZero():
+		s.waveBegan = now
+	case !underWay && !s.waveBegan.IsZero():
+		waveHistogram.WithLabelValues(s.key.Namespace, s.key.Name).Observe(now.Sub(s.waveBegan).Seconds())
+		s.waveBegan = time.Time{}
 	}
-	return strings.ToValidUTF8(note[:most], "") + "..."
 }

@@ -2,49 +2,13 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// session is all that is remembered of one IngressDaemonSet between two passes, and what is
-// listened to for it. It is lost with the process, and must not be missed then.
-type session struct {
-	key types.NamespacedName
-	// uid is that of the IngressDaemonSet, empty before the first pass.
-	uid types.UID
-
-	// Passes use these, of which there is one at a time.
-
-	readings *readings
-	// seated is what is known of the pods of health checkers, by the UID of their DaemonSet.
-	seated map[types.UID]seating
-	// sights are when what stands in objects was first seen.
-	sights rollout.Sights
-	// untold are steps that were carried out since a status was last accepted: their events are
-	// made when the next one is, so that whoever reads them finds the status that they are of.
-	untold []rollout.Step
-	// decided says whether there was a decision yet.
-	decided bool
-	// waveBegan is when the nodes that are under way began; zero where none are.
-	waveBegan time.Time
-	// reasons are those that conditions, by type, are reported with in the metrics.
-	reasons map[string]string
-
-	// Steps, events, and answers of ports and measurements use these beside a pass.
-
-	dryRun       *dryRun
-	changes      *changes
-	evictions    *evictions
-	checks       *checks
-	measurements *measurements
-	throttle     *throttle
-}
 
 // sessions are those of all IngressDaemonSets, and what they share. Each is made by the first pass,
 // or by the first event that is to be remembered, and ends in the pass that finds its IngressDaemonSet
@@ -130,20 +94,4 @@ func (s *sessions) open() []*session {
 		out = append(out, one)
 	}
 	return out
-}
-
-// tell keeps the steps that are worth an event.
-func (s *session) tell(done []rollout.Step) {
-	s.untold = append(s.untold, slices.DeleteFunc(slices.Clone(done), func(step rollout.Step) bool { return reasons[step.Action] == "" })...)
-}
-
-// tick reports how long nodes were under way where that has ended.
-func (s *session) tick(underWay bool, now time.Time) {
-	switch {
-	case underWay && s.waveBegan.IsZero():
-		s.waveBegan = now
-	case !underWay && !s.waveBegan.IsZero():
-		waveHistogram.WithLabelValues(s.key.Namespace, s.key.Name).Observe(now.Sub(s.waveBegan).Seconds())
-		s.waveBegan = time.Time{}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -131,17 +132,34 @@ func addIndexes(ctx context.Context, c cache.Cache) error {
 	return nil
 }
 
-// named are those that carry the name of the IngressDaemonSet, in its namespace.
-func named[T client.Object](ctx context.Context, r *Reconciler, o *observed, kind T) ([]T, error) {
-	all, err := stored(ctx, r.index, kind, o.set.Namespace)
-	if err != nil {
-		return nil, err
+// ownerOf is the UID of the controller that owns an object, empty where none does.
+func ownerOf(obj client.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return owner.UID
 	}
-	own, name := all[:0], v1alpha1.LabelValue(o.set.Name)
-	for _, object := range all {
-		if object.GetLabels()[v1alpha1.LabelName] == name {
-			own = append(own, object)
+	return ""
+}
+
+func controlledBy(obj client.Object, owner types.UID) bool {
+	for _, ref := range obj.GetOwnerReferences() {
+		if ref.Controller != nil && *ref.Controller && ref.UID == owner {
+			return true
 		}
 	}
-	return own, nil
+	return false
+}
+
+// place is where a pod belongs: to which node, if any, and behind which health-check
+// port where it is a health checker.
+type place struct{ node, port string }
+
+func placeOf(pod *corev1.Pod) place {
+	node := pod.Annotations[v1alpha1.AnnotationNode]
+	switch {
+	case pod.Labels[v1alpha1.LabelHealthCheckPort] != "":
+		return place{pod.Spec.NodeName, pod.Labels[v1alpha1.LabelHealthCheckPort]}
+	case pod.Labels[v1alpha1.LabelNode] != v1alpha1.LabelValue(node):
+		return place{}
+	}
+	return place{node: node}
 }

@@ -11,13 +11,11 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // applied is what became of what was decided.
@@ -184,14 +182,6 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 	return nil
 }
 
-// logStep tells of a step that was carried out, and why. Statuses are written all the time, and what
-// counts in them is told by the calls that follow.
-func logStep(ctx context.Context, action, reason string, values ...any) {
-	log.FromContext(ctx).Info("carried out", append([]any{"action", action, "reason", reason}, values...)...)
-}
-
-func objectOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
-
 // writeNodeAttachment writes the status of an Attachment. One that was deleted meanwhile has
 // failed as well: without it nothing is remembered.
 func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAttachmentDecision) error {
@@ -290,12 +280,6 @@ func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
 	}
 	return nil
 }
-
-// leads reports whether no other controller can lead at this moment.
-func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
-
-// same reports whether a status need not be written.
-func same[T any](a, b T) bool { return equality.Semantic.DeepEqual(a, b) }
 
 // listAgain is after how long groups are listed again where the newest list is older than a
 // question.
