@@ -42,14 +42,6 @@ func abort(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) 
 	return fmt.Sprintf("aborted, goes back to revision %d", number) + whenResumed(set), nil
 }
 
-// whenResumed is what a change of the template waits for, empty where it waits for nobody.
-func whenResumed(set *v1alpha1.IngressDaemonSet) string {
-	if set.Spec.Paused {
-		return " when it is resumed (run rollout resume)"
-	}
-	return ""
-}
-
 // tryAgain tries what was aborted or rejected again.
 func tryAgain(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, now time.Time) (string, error) {
 	present := objects.Revision(objects.Template(set))

@@ -175,3 +175,11 @@ func ownRevisions(set *v1alpha1.IngressDaemonSet, all []appsv1.ControllerRevisio
 	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return int(b.Revision - a.Revision) })
 	return own
 }
+
+// whenResumed is what a change of the template waits for, empty where it waits for nobody.
+func whenResumed(set *v1alpha1.IngressDaemonSet) string {
+	if set.Spec.Paused {
+		return " when it is resumed (run rollout resume)"
+	}
+	return ""
+}

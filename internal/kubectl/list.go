@@ -1,17 +1,12 @@
 package kubectl
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -60,15 +55,6 @@ func addEverywhere(c *cobra.Command, everywhere *bool) {
 	c.Flags().BoolVarP(everywhere, "all-namespaces", "A", false, "those of all namespaces")
 }
 
-// connectTo gives a client and the namespace that the flags name, empty for all.
-func (o *operator) connectTo(everywhere bool) (client.WithWatch, string, error) {
-	api, namespace, err := o.connect()
-	if everywhere {
-		namespace = ""
-	}
-	return api, namespace, err
-}
-
 func (o *operator) top() *cobra.Command {
 	var everywhere bool
 	c := &cobra.Command{
@@ -96,16 +82,4 @@ API server is away, the last picture stays, and says so.`,
 	}
 	addEverywhere(c, &everywhere)
 	return c
-}
-
-// inOrder are the IngressDaemonSets by namespace and name.
-func inOrder(sets map[types.NamespacedName]v1alpha1.IngressDaemonSet) []v1alpha1.IngressDaemonSet {
-	keys := slices.SortedFunc(maps.Keys(sets), func(a, b types.NamespacedName) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	var out []v1alpha1.IngressDaemonSet
-	for _, key := range keys {
-		out = append(out, sets[key])
-	}
-	return out
 }

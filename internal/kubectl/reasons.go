@@ -82,3 +82,14 @@ func reasonsOf(pods []corev1.Pod, events func() []corev1.Event) map[string][]str
 	}
 	return reasons
 }
+
+// warningsOf are the events that warn of pods of a namespace. What they tell is worth showing, and what
+// is shown is worth it without them: a user may not have the right to read them.
+func warningsOf(ctx context.Context, api client.Client, namespace string) []corev1.Event {
+	var events corev1.EventList
+	err := api.List(ctx, &events, client.InNamespace(namespace), client.MatchingFields{"involvedObject.kind": "Pod", "type": corev1.EventTypeWarning})
+	if err != nil {
+		return nil
+	}
+	return events.Items
+}

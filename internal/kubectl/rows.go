@@ -3,6 +3,7 @@ package kubectl
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,10 +11,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
-
-// plain is the terminal's own colour, written as the others are, so that columns stay aligned.
-const plain = "39"
 
 // unseen is how far a rollout is of which the controller has not seen the present spec.
 const unseen = "Unseen"
@@ -130,4 +129,16 @@ func topHeading(sets []v1alpha1.IngressDaemonSet) string {
 		text += ": " + strings.Join(parts, ", ")
 	}
 	return text + fmt.Sprintf("; %d nodes desired, %d serving, %d unavailable", total.DesiredNodes, total.ServingNodes, total.UnavailableNodes)
+}
+
+// inOrder are the IngressDaemonSets by namespace and name.
+func inOrder(sets map[types.NamespacedName]v1alpha1.IngressDaemonSet) []v1alpha1.IngressDaemonSet {
+	keys := slices.SortedFunc(maps.Keys(sets), func(a, b types.NamespacedName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	var out []v1alpha1.IngressDaemonSet
+	for _, key := range keys {
+		out = append(out, sets[key])
+	}
+	return out
 }

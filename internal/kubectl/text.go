@@ -327,3 +327,6 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 	}
 	return line + "...", false, nil
 }
+
+// plain is the terminal's own colour, written as the others are, so that columns stay aligned.
+const plain = "39"
