@@ -14,8 +14,11 @@ type figure struct {
 	note  string
 }
 
-// largest are the packages of which the type with the most methods is looked for.
-var largest = []string{"internal/rollout", "internal/rollout/controller", "internal/targets", "internal/targets/controller", "internal/detach/controller"}
+// largest are the packages of which the type with the most methods is looked for, and arrows are counted.
+var largest = []string{
+	"internal/rollout", "internal/rollout/controller", "internal/targets", "internal/targets/controller", "internal/detach/controller",
+	"internal/kubectl", "internal/routing", "internal/routing/controller", "internal/proxy",
+}
 
 // count makes all figures.
 func count(files []source) []figure {
@@ -30,6 +33,10 @@ func count(files []source) []figure {
 	for _, folder := range largest {
 		methods, name := mostMethods(files, folder)
 		out = append(out, figure{"methods of the largest type of " + folder, methods, name})
+	}
+	for _, folder := range largest {
+		arrows := graphOf(files, folder)
+		out = append(out, figure{"arrows that run back inside " + folder, len(arrows.back(arrows.order())), fmt.Sprintf("of %d between its files", arrows.count())})
 	}
 	return append(out,
 		figure{"exported names of internal", exported(files), "functions, methods, types, constants and variables"},

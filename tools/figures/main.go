@@ -1,15 +1,13 @@
 // Command figures prints a table of figures of the tree that it is run in: lines, packages, methods
-// of the largest types, exported names, calls of the clock and sleeps.
+// of the largest types, arrows between files, exported names, calls of the clock and sleeps.
 //
 //	go run ./tools/figures
 //	go run ./tools/figures -at COMMIT
+//	go run ./tools/figures -arrows internal/targets
 //
 // They are counted in the source as it is written, without generated files and testdata; sleeps are
-// those of virtual time, too. tree.go reads the files, figures.go counts, commit.go gets the tree of
-// a commit.
-//
-// What is not counted is how many arrows between files run against their order: the table of
-// docs/adr/0024 has that, and in which order the files stood was not written down.
+// those of virtual time, too. tree.go reads the files, figures.go and arrows.go count, commit.go gets
+// the tree of a commit.
 package main
 
 import (
@@ -22,8 +20,9 @@ import (
 
 func main() {
 	commit := flag.String("at", "", "count in the tree of this commit instead")
+	arrows := flag.String("arrows", "", "print instead in which order fewest arrows run back between the files of this package, and which do")
 	flag.Parse()
-	err := run(os.Stdout, ".", *commit)
+	err := run(os.Stdout, ".", *commit, *arrows)
 	if flag.NArg() > 0 {
 		err = fmt.Errorf("it takes no argument, but %s", flag.Args())
 	}
@@ -33,8 +32,8 @@ func main() {
 	}
 }
 
-// run prints the figures of a folder, or of a commit of the repository that it is in.
-func run(to io.Writer, folder, commit string) error {
+// run prints the figures of a folder, or of a commit of the repository that it is in, or the arrows of one package.
+func run(to io.Writer, folder, commit, arrows string) error {
 	if commit != "" {
 		scratch, err := os.MkdirTemp("", "figures-*")
 		if err != nil {
@@ -49,6 +48,9 @@ func run(to io.Writer, folder, commit string) error {
 	files, err := read(folder)
 	if err != nil {
 		return err
+	}
+	if arrows != "" {
+		return writeArrows(to, files, arrows)
 	}
 	return write(to, count(files))
 }

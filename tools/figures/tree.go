@@ -33,11 +33,15 @@ type source struct {
 	folder string
 	area   area
 	lines  int
+	// set is that of all files, in which this one has its place.
+	set      *token.FileSet
+	position *token.File
 	*ast.File
 }
 
 // read reads the Go files of a tree but those that are generated.
 func read(folder string) (files []source, err error) {
+	set := token.NewFileSet()
 	err = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -49,7 +53,7 @@ func read(folder string) (files []source, err error) {
 		if err != nil || filepath.Ext(name) != ".go" {
 			return err
 		}
-		file, written, err := readFile(name, filepath.ToSlash(rel))
+		file, written, err := readFile(set, name, filepath.ToSlash(rel))
 		if written {
 			files = append(files, file)
 		}
@@ -71,7 +75,7 @@ func enter(within bool, name string) error {
 
 // readFile reads a file, which was written by people unless it is generated or in a folder that is
 // none of ours.
-func readFile(name, rel string) (file source, written bool, err error) {
+func readFile(set *token.FileSet, name, rel string) (file source, written bool, err error) {
 	of, known := areaOf(rel)
 	if !known {
 		return file, false, nil
@@ -80,11 +84,11 @@ func readFile(name, rel string) (file source, written bool, err error) {
 	if err != nil {
 		return file, false, err
 	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), name, content, parser.ParseComments|parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(set, name, content, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil || ast.IsGenerated(parsed) {
 		return file, false, err
 	}
-	return source{path.Dir(rel), of, bytes.Count(content, []byte("\n")), parsed}, true, nil
+	return source{path.Dir(rel), of, bytes.Count(content, []byte("\n")), set, set.File(parsed.Pos()), parsed}, true, nil
 }
 
 func areaOf(rel string) (of area, known bool) {
