@@ -94,7 +94,7 @@ func (v *view) missing(n types.NamespacedName) string {
 
 // compileDefaultClass takes, of several defaults, the newest, and of these the first by name, as the
 // API server does when it fills in the class of a new Ingress.
-func (v *view) compileDefaultClass() *outcome {
+func (v *view) compileDefaultClass(key) *outcome {
 	var newest *networkingv1.IngressClass
 	for _, c := range v.classes() {
 		if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true" {

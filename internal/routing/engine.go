@@ -127,7 +127,7 @@ func (c *Compiler) compile(k key) {
 		before = &outcome{}
 	}
 	v := &view{c: c, reads: map[key]bool{}}
-	after := v.compile(k)
+	after := compilers[k.fact](v, k)
 	there := after != nil
 	switch {
 	case !there:

@@ -52,3 +52,12 @@ func sliceAt(namespace, address string) *discoveryv1.EndpointSlice {
 	s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{address}}}
 	return s
 }
+
+// TestEachUnitIsCompiled: each has a compiler.
+func TestEachUnitIsCompiled(t *testing.T) {
+	for f := defaultClassUnit; f < units; f++ {
+		if compilers[f] == nil {
+			t.Errorf("unit %d has none", f)
+		}
+	}
+}

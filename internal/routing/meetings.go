@@ -34,7 +34,7 @@ func (s *placedSet) name() types.NamespacedName {
 // placedSets are all of them, the oldest first.
 type placedSets struct{ all []*placedSet }
 
-func (v *view) compileSets() *outcome {
+func (v *view) compileSets(key) *outcome {
 	out := &placedSets{}
 	for _, s := range listed[IngressDaemonSet](v, key{fact: ingressDaemonSets}) {
 		out.all = append(out.all, &placedSet{objectOf(s), s.HostNetwork, objects.NodesFor(s.NodeSelector, &s.Pods), s.HealthCheckNodePorts, s.OwnPorts})

@@ -8,6 +8,7 @@
 //	objects.go      Set and Delete: an object comes or goes, and what read it is to be compiled again
 //	alike.go        what of objects that often change is read
 //	key.go          names of facts; the units, in the order in which they are compiled
+//	units.go        what compiles each unit
 //	engine.go       Compile: dirty units one after another, an index of who read what, the difference
 //	view.go         what a unit may read; each read goes into the index
 //	class.go        which IngressDaemonSet a class names, which class an Ingress has

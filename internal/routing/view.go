@@ -18,57 +18,6 @@ type view struct {
 	reads map[key]bool
 }
 
-// compile makes the outcome of a unit, nil where there is nothing that it is about.
-func (v *view) compile(k key) *outcome {
-	switch k.fact {
-	case defaultClassUnit:
-		return v.compileDefaultClass()
-	case classUnit:
-		return v.compileClass(k)
-	case setsUnit:
-		return v.compileSets()
-	case nodeUnit:
-		return v.compileNode(k)
-	case meetingsUnit:
-		return v.compileMeetings(k)
-	case addressUnit:
-		return v.compileAddresses(k)
-	case ingressUnit:
-		return v.compileIngress(k)
-	case ingressStatusUnit:
-		return v.compileIngressStatus(k)
-	case hostUnit:
-		return v.compileHost(k)
-	case portsUnit:
-		return v.compilePorts(k)
-	case listenersUnit:
-		return v.compileListeners(k)
-	case gatewayClassUnit:
-		return v.compileGatewayClass(k)
-	case gatewayUnit:
-		return v.compileGateway(k)
-	case assignmentUnit:
-		return v.compileAssignment(k)
-	case gatewayAddressUnit:
-		return v.compileGatewayAddress(k)
-	case attachUnit:
-		return v.compileAttached(k)
-	case entriesUnit:
-		return v.compileEntries(k)
-	case routeUnit:
-		return v.compileRoute(k)
-	case gatewayStatusUnit:
-		return v.compileGatewayStatus(k)
-	case backendUnit:
-		return v.compileBackend(k)
-	case certificateUnit:
-		return v.compileCertificate(k)
-	case wantedUnit:
-		return v.compileWanted(k)
-	}
-	return nil
-}
-
 // read is an object of a kind, nil where it is not there.
 func read[T any](v *view, f fact, n types.NamespacedName) *T {
 	k := keyOf(f, n)
