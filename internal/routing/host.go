@@ -9,27 +9,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claimant is a claim and whose it is.
-type claimant struct {
-	claim
+// contender is a path of a host, and who wants it.
+type contender struct {
+	hostPath
 	object wire.Object
 }
 
-// compileHost gives each path of a host to the first who claims it, and tells the others who that is.
+// compileHost gives each path of a host to the first who wants it, and tells the others who that is.
 func (v *view) compileHost(k key) *outcome {
 	ingresses := v.members(k, ingressUnit)
 	if len(ingresses) == 0 {
 		return nil
 	}
 	out := &outcome{}
-	claimed := map[place]*claimant{}
-	for _, c := range v.claimants(k, ingresses) {
+	taken := map[place]*contender{}
+	for _, c := range v.contenders(k, ingresses) {
 		at := place{k.name, c.pathType, c.path}
-		if winner := claimed[at]; winner != nil {
+		if winner := taken[at]; winner != nil {
 			out.warnings = append(out.warnings, c.loses(at, winner)...)
 			continue
 		}
-		claimed[at] = c
+		taken[at] = c
 		out.resources = append(out.resources, published(k.set, c.route(k)))
 		for _, s := range c.shares {
 			if s.Backend != "" {
@@ -40,16 +40,16 @@ func (v *view) compileHost(k key) *outcome {
 	return out
 }
 
-// claimants are in the order in which they get what they claim.
-func (v *view) claimants(k key, ingresses []key) (out []*claimant) {
+// contenders are in the order in which they get what they want.
+func (v *view) contenders(k key, ingresses []key) (out []*contender) {
 	for _, member := range ingresses {
 		if in := value[ingress](v, member); in != nil && in.set == k.set {
-			for _, c := range in.claims[k.name] {
-				out = append(out, &claimant{c, in.object})
+			for _, c := range in.wants[k.name] {
+				out = append(out, &contender{c, in.object})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *claimant) int {
+	slices.SortStableFunc(out, func(a, b *contender) int {
 		return cmp.Or(compareBools(a.fallback, b.fallback), comparePrecedence(a.object, b.object))
 	})
 	return out
@@ -70,8 +70,8 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// loses is what the claimant is told of who has the place: nothing where that is itself.
-func (c *claimant) loses(at place, winner *claimant) []Event {
+// loses is what a contender is told of who has the place: nothing where that is itself.
+func (c *contender) loses(at place, winner *contender) []Event {
 	if c.object == winner.object {
 		return nil
 	}
@@ -84,8 +84,8 @@ func (c *claimant) loses(at place, winner *claimant) []Event {
 
 func refTo(o wire.Object) Ref { return Ref{o.Kind, o.Namespace, o.Name} }
 
-// route is what proxies are told of a claim.
-func (c *claimant) route(k key) wire.Resource {
+// route is what proxies are told of a path.
+func (c *contender) route(k key) wire.Resource {
 	r := &wire.Route{
 		Object: c.object, Rule: c.rule, Listeners: []string{httpListener(k.set), httpsListener(k.set)},
 		Matches: []wire.Match{{PathType: c.pathType, Path: c.path}}, Fallback: unavailable,

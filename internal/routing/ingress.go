@@ -32,23 +32,23 @@ type ingress struct {
 	object wire.Object
 	// set is the IngressDaemonSet that serves it.
 	set types.NamespacedName
-	// claims are by host, empty for requests that no other host fits.
-	claims       map[string][]claim
+	// wants are by host, empty for requests that no other host fits.
+	wants        map[string][]hostPath
 	certificates []certificateUse
 }
 
-// claim is what an Ingress wants of a host: requests to a path.
-type claim struct {
+// hostPath is what an Ingress wants of a host: requests to a path.
+type hostPath struct {
 	// rule is the index of its first path among all of the object's, in their order.
 	rule     uint32
 	pathType wire.PathType
 	path     string
-	// fallback says whether it is of a default backend: any other claim goes before it.
+	// fallback says whether it is of a default backend: any other path goes before it.
 	fallback bool
 	shares   []share
 }
 
-// share is a part of a claim's requests, and the backend that gets them, if there is one.
+// share is a part of a path's requests, and the backend that gets them, if there is one.
 type share struct {
 	wire.Share
 	backend backendRef
@@ -79,7 +79,7 @@ func (v *view) compileIngress(k key) *outcome {
 	if c.problem != "" {
 		return &i.outcome
 	}
-	i.result = ingress{object: objectOf(in), set: c.set, claims: map[string][]claim{}}
+	i.result = ingress{object: objectOf(in), set: c.set, wants: map[string][]hostPath{}}
 	i.weights = i.readWeights()
 	i.takeRules()
 	i.takeDefault()
@@ -119,13 +119,13 @@ func (i *ingressCompiler) warn(reason, format string, args ...any) {
 	i.warnings = append(i.warnings, w)
 }
 
-// takeRules makes a claim of each path of each rule: of several services of one path, one.
+// takeRules wants each path of each rule: of several services of one path, one.
 func (i *ingressCompiler) takeRules() {
 	index := uint32(0)
 	for _, rule := range i.in.Spec.Rules {
 		host := normalHost(rule.Host)
 		if rule.HTTP == nil {
-			i.claimWhole(host, index)
+			i.wantWhole(host, index)
 			index++
 			continue
 		}
@@ -145,12 +145,12 @@ func (i *ingressCompiler) takeRules() {
 			index++
 		}
 		for _, at := range order {
-			i.claim(at, paths[at])
+			i.want(at, paths[at])
 		}
 	}
 }
 
-// place is what two claims cannot both have.
+// place is what no two can have.
 type place struct {
 	host     string
 	pathType wire.PathType
@@ -185,20 +185,20 @@ func placeOf(host string, p networkingv1.HTTPIngressPath) (place, error) {
 	return place{host, wire.Prefix, path}, err
 }
 
-func (i *ingressCompiler) claim(at place, backends []indexed) {
-	for _, earlier := range i.result.claims[at.host] {
+func (i *ingressCompiler) want(at place, backends []indexed) {
+	for _, earlier := range i.result.wants[at.host] {
 		if earlier.pathType == at.pathType && earlier.path == at.path && !earlier.fallback {
 			i.warn(ReasonConflict, "%s stands in two rules: the first has it", at)
 			return
 		}
 	}
-	i.result.claims[at.host] = append(i.result.claims[at.host], claim{
+	i.result.wants[at.host] = append(i.result.wants[at.host], hostPath{
 		rule: backends[0].index, pathType: at.pathType, path: at.path, shares: i.divide(at, backends),
 	})
 }
 
-// claimWhole claims a host of which the rule has no paths for the default backend.
-func (i *ingressCompiler) claimWhole(host string, index uint32) {
+// wantWhole wants a host of which the rule has no paths for the default backend.
+func (i *ingressCompiler) wantWhole(host string, index uint32) {
 	if i.in.Spec.DefaultBackend == nil {
 		i.warn(ReasonInvalidPath, "host %q has no paths, and there is no default backend: this rule is left out", host)
 		return
@@ -206,7 +206,7 @@ func (i *ingressCompiler) claimWhole(host string, index uint32) {
 	i.fallback(host, index)
 }
 
-// takeDefault claims what no rule of the class fits.
+// takeDefault wants what no rule of the class fits.
 func (i *ingressCompiler) takeDefault() {
 	if i.in.Spec.DefaultBackend != nil {
 		i.fallback("", uint32(countPaths(i.in)))
@@ -216,7 +216,7 @@ func (i *ingressCompiler) takeDefault() {
 func (i *ingressCompiler) fallback(host string, index uint32) {
 	s := i.share(*i.in.Spec.DefaultBackend)
 	s.Weight = 1
-	i.result.claims[host] = append(i.result.claims[host], claim{
+	i.result.wants[host] = append(i.result.wants[host], hostPath{
 		rule: index, pathType: wire.Prefix, path: "/", fallback: true, shares: []share{s},
 	})
 }
@@ -266,7 +266,7 @@ func (i *ingressCompiler) takeCertificates() {
 
 // joinHosts lets each host decide who has what of it.
 func (i *ingressCompiler) joinHosts() {
-	for host := range i.result.claims {
+	for host := range i.result.wants {
 		i.joins = append(i.joins, key{fact: hostUnit, name: host}.in(i.result.set))
 	}
 }

@@ -12,9 +12,9 @@
 //	engine.go       Compile: dirty units one after another, an index of who read what, the difference
 //	view.go         what a unit may read; each read goes into the index
 //	class.go        which IngressDaemonSet a class names, which class an Ingress has
-//	ingress.go      one Ingress: its claims on hosts and paths, its certificates
+//	ingress.go      one Ingress: which paths of hosts it wants, its certificates
 //	shares.go       which services of one path get which part; weights.go: the annotation
-//	host.go         one host of one IngressDaemonSet: who claims a path first has it
+//	host.go         one host of one IngressDaemonSet: of those that want a path the first has it
 //	status.go       status.loadBalancer of an Ingress; nodes.go: where an IngressDaemonSet is reached at its nodes
 //	meetings.go     which IngressDaemonSets want pods on the same nodes; ports.go: who has which port there
 //	listeners.go    the listeners of an IngressDaemonSet: for its Ingresses, and of its Gateways
