@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,9 +23,5 @@ func shortened(s string) string {
 	if len(s) <= limit {
 		return s
 	}
-	cut := limit
-	for cut > 0 && s[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return s[:cut] + " ..."
+	return strings.ToValidUTF8(s[:limit], "") + " ..."
 }

@@ -169,6 +169,31 @@ func (c count) plus(o count) count { return count{c.healthy + o.healthy, c.all +
 
 func (c count) minus(o count) count { return count{c.healthy - o.healthy, c.all - o.all} }
 
+// counts is what a target counts for. One that leaves, or is being put back, is
+// among all for as long as it is listed, and never healthy.
+func (p *planner) counts(t Target) count {
+	switch {
+	case p.place(t) != registered:
+		return count{}
+	case p.Registered[t].serves() && !p.records[t].Leaving:
+		return count{1, 1}
+	}
+	return count{0, 1}
+}
+
+func (p *planner) recount(t Target, before, after count) {
+	if p.zones == nil || p.place(t) != registered {
+		return
+	}
+	change := after.minus(before)
+	p.group = p.group.plus(change)
+	if h := p.Registered[t]; h.zoned() {
+		p.zones[h.Zone] = p.zones[h.Zone].plus(change)
+	} else {
+		p.unzoned = p.unzoned.plus(change)
+	}
+}
+
 // needs is what a question about a target comes to beside its answer: what is to be read before the
 // answer can be another one. Whoever asks has it read, by need.
 type needs struct {
@@ -203,29 +228,4 @@ func pause(first time.Duration, n int) time.Duration {
 		d *= 2
 	}
 	return min(d, longestRetry)
-}
-
-// counts is what a target counts for. One that leaves, or is being put back, is
-// among all for as long as it is listed, and never healthy.
-func (p *planner) counts(t Target) count {
-	switch {
-	case p.place(t) != registered:
-		return count{}
-	case p.Registered[t].serves() && !p.records[t].Leaving:
-		return count{1, 1}
-	}
-	return count{0, 1}
-}
-
-func (p *planner) recount(t Target, before, after count) {
-	if p.zones == nil || p.place(t) != registered {
-		return
-	}
-	change := after.minus(before)
-	p.group = p.group.plus(change)
-	if h := p.Registered[t]; h.zoned() {
-		p.zones[h.Zone] = p.zones[h.Zone].plus(change)
-	} else {
-		p.unzoned = p.unzoned.plus(change)
-	}
 }
