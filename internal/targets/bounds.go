@@ -36,7 +36,7 @@ func (p *pass) bound(g *group, t *part) {
 		t.full = fmt.Sprintf("it has more than %d targets, which is all that its status holds: nothing is registered with %s", mostTargets, g.Name)
 	case len(added) > room:
 		t.full = fmt.Sprintf("it has more than %d targets, which is all that its status holds: %d of %s are not registered", mostTargets, len(added)-max(room, 0), g.Name)
-		t.leave(g, added[max(room, 0):])
+		t.forgo(g, added[max(room, 0):])
 		added = added[:max(room, 0)]
 	}
 	if t.full != "" && t.left == nil {
@@ -82,8 +82,8 @@ func (g *group) addedBy(t *part) []Target {
 	return slices.SortedFunc(maps.Keys(added), compareTargets)
 }
 
-// leave has a part ask nothing of some targets.
-func (t *part) leave(g *group, some []Target) {
+// forgo has a part ask nothing of some targets.
+func (t *part) forgo(g *group, some []Target) {
 	t.left = map[Target]bool{}
 	for _, target := range some {
 		t.left[target] = true

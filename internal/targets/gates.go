@@ -39,14 +39,14 @@ func (p *pass) gateOf(a *attachment, pod *corev1.Pod) Gate {
 	var places []Place
 	for _, in := range a.taken {
 		if in.part.matches {
-			places = append(places, p.place(in.group, in.part, pod))
+			places = append(places, p.placeOfPod(in.group, in.part, pod))
 		}
 	}
 	return GateOf(places)
 }
 
-// place is what is known of a pod's target in the group.
-func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
+// placeOfPod is what is known of a pod's target in the group.
+func (p *pass) placeOfPod(g *group, t *part, pod *corev1.Pod) Place {
 	if g.binding != nil {
 		return Place{Unchecked: g.binding.refusal(g.Group)}
 	}

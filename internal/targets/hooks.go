@@ -201,7 +201,7 @@ func (g *group) isOfOthers(target Target, pod *corev1.Pod) bool {
 // waits for nothing.
 func (p *pass) keepsHook(a *attachment) *corev1.Pod {
 	for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
-		if hasDrainHook(pod.Spec) && told(pod) && !over(pod) && !p.isSelected(pod) && !p.isOutlived(a, pod) {
+		if hasDrainHook(pod.Spec) && told(pod) && !hasEnded(pod) && !p.isSelected(pod) && !p.isOutlived(a, pod) {
 			return pod
 		}
 	}

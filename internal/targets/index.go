@@ -111,7 +111,7 @@ func (p *pass) rememberDeletion(pod *corev1.Pod) {
 // addPod notes where the address of a pod is. One that has ended has none any more,
 // whatever its status says.
 func (p *pass) addPod(pod *corev1.Pod) {
-	if over(pod) || pod.Spec.NodeName == "" {
+	if hasEnded(pod) || pod.Spec.NodeName == "" {
 		return
 	}
 	for _, ipv6 := range []bool{false, true} {

@@ -22,7 +22,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 		// What stood stays while nothing else is found.
 		n.status.Done = n.answered()
 		n.status.Waits = ""
-		if found := p.found(n); n.status.Done && found != "" {
+		if found := p.foundOn(n); n.status.Done && found != "" {
 			n.status.Done, waits = false, found
 		}
 		if !n.status.Done {
@@ -36,8 +36,8 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
 }
 
-// found says what a read found registered on a node that is said to be out, empty where nothing is.
-func (p *pass) found(n *nodeAttachment) string {
+// foundOn says what a read found registered on a node that is said to be out, empty where nothing is.
+func (p *pass) foundOn(n *nodeAttachment) string {
 	for _, g := range p.groups {
 		for _, r := range g.on[n.Name] {
 			if n.detach() && placeIn(g.Registered, r.Target) == registered && p.concerns(g, r.Target, n) && !g.arrived(r, n) {

@@ -21,7 +21,7 @@ func (p *pass) takeParts(g *group) {
 	for _, t := range g.parts {
 		p.admit(g, t)
 		p.bound(g, t)
-		g.want(t)
+		g.addWants(t)
 	}
 	g.findSpeakers()
 	g.indexMembers()
@@ -162,13 +162,13 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 		// What was taken out for a pod before it is not put back for it: it may never answer there.
 		left := h.Leaving && !g.Answers[h.Target].Register && !p.moved(pod.Spec.NodeName)
 		if h.by == t.ref && h.ID == id && (ends || !left) {
-			p.keep(t, h, mode, pod)
+			p.keepServing(t, h, mode, pod)
 		}
 	}
 }
 
-// keep has a target on record stay while a pod serves there.
-func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
+// keepServing has a target on record stay while a pod serves there.
+func (p *pass) keepServing(t *part, h held, mode Mode, pod *corev1.Pod) {
 	w := mode.want(h.ID, pod, Fleet{Out: p.leaves, Deleted: p.out.Memory.Deleted})
 	w.Registration, w.Stay = h.Registration, true
 	t.members = append(t.members, member{Want: w, node: pod.Spec.NodeName, ready: containersReady(pod), pod: pod})
@@ -190,7 +190,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 			switch {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
-				p.keep(t, h, mode, pod)
+				p.keepServing(t, h, mode, pod)
 			case !t.mayServe(g, h.Target, pod) && (h.Leaving || t.anyAt(g, h.Target, ending)):
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
@@ -267,9 +267,9 @@ func (t *part) has(target Target, pod *corev1.Pod) bool {
 	})
 }
 
-// want adds what a part wants. One that is deleted has taken out what it registered,
+// addWants adds what a part wants. One that is deleted has taken out what it registered,
 // whatever is left: somebody wants it so, and all who may want it in have been heard.
-func (g *group) want(t *part) {
+func (g *group) addWants(t *part) {
 	if g.binding != nil {
 		return
 	}

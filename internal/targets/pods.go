@@ -187,7 +187,7 @@ func announced(pod *corev1.Pod) string {
 // pod serves for as long as that waits.
 func willRunHook(pod *corev1.Pod) bool {
 	reason := announced(pod)
-	return !over(pod) && pod.DeletionTimestamp == nil && reason != "" && reason != byKubelet && reason != byCollector
+	return !hasEnded(pod) && pod.DeletionTimestamp == nil && reason != "" && reason != byKubelet && reason != byCollector
 }
 
 // hookUntil is until when the drain hook can hold a pod that ends: the kubelet
@@ -195,14 +195,14 @@ func willRunHook(pod *corev1.Pod) bool {
 // ends sooner. It runs none in a pod that has failed or ended. The deletion's own time is by
 // another clock (docs/adr/0017).
 func (m Mode) hookUntil(pod *corev1.Pod, deleted time.Time) time.Time {
-	if !m.Hook || over(pod) || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+	if !m.Hook || hasEnded(pod) || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return time.Time{}
 	}
 	return deleted.Add(time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second - m.HookLeaves)
 }
 
-// over reports whether no container of the pod runs any more.
-func over(pod *corev1.Pod) bool {
+// hasEnded reports whether no container of the pod runs any more.
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 

@@ -19,7 +19,7 @@ func (p *pass) decideAttachment(a *attachment) {
 	bound := slices.Contains(a.Object.Finalizers, v1alpha1.Finalizer)
 	if a.Object.DeletionTimestamp != nil {
 		p.describeEnd(a)
-		d.Status, d.Events, d.Release = a.status, a.events(), bound && !p.left(a)
+		d.Status, d.Events, d.Release = a.status, a.events(), bound && !p.hasLeftovers(a)
 		p.out.Attachments = append(p.out.Attachments, d)
 		return
 	}
@@ -35,10 +35,10 @@ func (p *pass) mustCatchUp(a *attachment) bool {
 	return a.Behind && (p.mayMissPods(a) || p.isUnplaced(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.decision.NeedLists }))
 }
 
-// left reports whether something is left of an attachment that is deleted: what it registered,
+// hasLeftovers reports whether something is left of an attachment that is deleted: what it registered,
 // or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
 // hold pods which nobody else would let go.
-func (p *pass) left(a *attachment) bool {
+func (p *pass) hasLeftovers(a *attachment) bool {
 	if unfound, _ := p.unfoundOf(a); unfound != "" || a.gates || p.Behind || p.mayMissPods(a) || p.keepsHook(a) != nil || p.hidden(a) != "" {
 		return true
 	}

@@ -29,7 +29,7 @@ func (p *pass) moveUnknown(g *group) {
 			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays {
 				continue
 			}
-			from := g.partOf(h)
+			from := g.partOnRecord(h)
 			ends := from != nil && from.Object.DeletionTimestamp != nil && !h.Leaving
 			if moves || ends {
 				p.stayWanted(g, t, h, nil)
@@ -51,7 +51,7 @@ func (p *pass) keepForUnfound(g *group) {
 		}
 		living := p.podsAt(g, slices.DeleteFunc(slices.Clone(t.Neighbours), endsNow))
 		for _, h := range g.held {
-			from := g.partOf(h)
+			from := g.partOnRecord(h)
 			if from == nil || from == t || h.Leaving || !t.mayMean(h) || g.speakers[h.Target] != nil || !t.anyAt(g, h.Target, living) {
 				continue
 			}
@@ -110,8 +110,8 @@ func (t *part) mayMean(h held) bool {
 	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
 }
 
-// partOf is the part of which something is on record, nil where that is an Attachment, or is gone.
-func (g *group) partOf(h held) *part {
+// partOnRecord is the part of which something is on record, nil where that is an Attachment, or is gone.
+func (g *group) partOnRecord(h held) *part {
 	for _, t := range g.parts {
 		if t.ref == h.by {
 			return t
