@@ -29,7 +29,7 @@ RACED = analysis detach/controller detach/webhook garbage kubectl nodehealth/con
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 # Of these, what is played whole without it: it takes eight times as long under it.
 SIMULATION := TestConvergence|TestTightNodes|TestDeletion
-# What takes longest begins first, so that at the end no processor is left idle.
+# What takes longest begins first, and beside it what is played whole, so that at the end no processor is left idle.
 UNIT_TESTS = ./internal/targets $(filter-out %/internal/targets $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))
 
@@ -73,8 +73,10 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 .PHONY: unit
 unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
-	@go test -timeout 30m $(UNIT_TESTS)
-	@go test -timeout 30m ./internal/rollout/controller -run '^($(SIMULATION))$$'
+	@log=$$(mktemp); go test -timeout 30m ./internal/rollout/controller -run '^($(SIMULATION))$$' >"$$log" 2>&1 & simulation=$$!; \
+	trap 'kill $$simulation 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	go test -timeout 30m $(UNIT_TESTS) || failed=1; \
+	wait $$simulation || failed=1; cat "$$log"; exit $$failed
 	@echo '== what kstatus, Flux and Argo CD make of recorded statuses'
 	@GOWORK=off go test -C tools/health ./...
 
