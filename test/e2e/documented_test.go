@@ -182,6 +182,8 @@ var onOwnCluster = []step{
 	{documented: "go test ./internal/rollout/controller ./internal/targets -run TestRecordedHealth -update", says: "ok"},
 	{documented: "GOWORK=off go test -C tools/health ./...", says: "ok"},
 	{documented: "go test ./test/structure -run TestMap -update", says: "ok"},
+	{documented: "go doc ./internal/rollout", says: "Its files, in the order in which to open them"},
+	{documented: "go run ./tools/figures -arrows internal/rollout", says: "arrows run back"},
 	{documented: "go test ./test/docs -run TestMetrics -update", says: "ok"},
 	{documented: "go test ./test/monitoring -run TestDashboard -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/connections -run none -bench Dump", run: "go test ./internal/nodehealth/connections -run none -bench Dump -benchtime 1x", says: "ok"},
