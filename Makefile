@@ -140,16 +140,16 @@ ALONE := TestProxyEndpoints
 # What takes minutes of test/peers.
 SCAN := ^TestScan$$
 
-# test/targets takes as long as all others together, most of it waiting. The variants compile in what time is left of
+# test/targets takes as long as all others two by two, most of it waiting. The variants compile in what time is left of
 # that. What sends traffic to real nodes runs alone.
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
-	@echo '== API-server and real-cluster tests, one package at a time, and beside them test/targets'
+	@echo '== API-server and real-cluster tests, two packages at a time, and beside them test/targets'
 	@echo '== and broken variants of the product, which the tests must catch'
 	@logs=$$(mktemp -d); go test -count 1 -timeout 30m ./test/targets >"$$logs/targets" 2>&1 & targets=$$!; \
 	nice -n 19 go test -count 1 -v -timeout 50m ./test/variants >"$$logs/variants" 2>&1 & variants=$$!; \
 	trap 'kill $$targets $$variants 2>/dev/null || true; rm -rf "$$logs"' EXIT; failed=0; \
-	go test -p 1 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
+	go test -p 2 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
 	wait $$targets || failed=1; cat "$$logs/targets"; wait $$variants || failed=1; cat "$$logs/variants"; exit $$failed
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands and others'
