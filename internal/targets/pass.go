@@ -78,6 +78,15 @@ type attachment struct {
 	gates bool
 }
 
+func (a *attachment) setIsGone() bool {
+	return a.Object.Spec.IngressDaemonSet != nil && a.Set == nil
+}
+
+// noSet says of an attachment that its set is gone.
+func (a *attachment) noSet() string {
+	return "there is no IngressDaemonSet " + a.Object.Spec.IngressDaemonSet.Name
+}
+
 // taken is a part that was taken in a group.
 type taken struct {
 	*group
@@ -100,87 +109,6 @@ func (n *nodeAttachment) detach() bool { return n.Spec.Wanted == v1alpha1.WantDe
 // stands until something else is known: another leader has to read all groups first.
 func (n *nodeAttachment) answered() bool {
 	return n.Status.Done && n.Answered()
-}
-
-// zoneOf is the zone of an instance: that of its Node, or of the Node that it was. A Node may be
-// gone, or registered anew, while its machine serves on.
-func (p *pass) zoneOf(id string) string {
-	if zone, known := p.zones[id]; known {
-		return zone
-	}
-	return p.Memory.Zones[id]
-}
-
-// keepZone keeps the zone of an instance that is no known Node's any more.
-func (p *pass) keepZone(id string) {
-	if _, known := p.zones[id]; !known && p.Memory.Zones[id] != "" {
-		p.lost[id] = p.Memory.Zones[id]
-	}
-}
-
-// hasAttachment reports whether an Attachment is about an instance.
-func (p *pass) hasAttachment(id string) bool {
-	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Spec.Instance == id })
-}
-
-// wake asks for a decision at a moment.
-func (p *pass) wake(at time.Time) {
-	if !at.IsZero() && (p.out.WakeAt.IsZero() || at.Before(p.out.WakeAt)) {
-		p.out.WakeAt = at
-	}
-}
-
-// unlisted says why the groups of a role are not known, empty where all are.
-func (p *pass) unlisted(role v1alpha1.AssumeRole) string {
-	account := p.accounts[role]
-	switch {
-	case !p.Bindings.Listed && p.Bindings.Failure != "":
-		return p.Bindings.Failure
-	case !p.Bindings.Listed:
-		return "the TargetGroupBindings are being read"
-	case account == nil || account.ListedAt.IsZero() && account.Failure == "":
-		return "the target groups are being read"
-	case account.ListedAt.IsZero():
-		return account.Failure
-	}
-	return ""
-}
-
-// unlistedFor says why the groups of an attachment are not known, empty where all are.
-func (p *pass) unlistedFor(a *attachment) string {
-	if why := p.unlisted(a.role); why != "" || a.Object.Spec.TargetGroup.Tags == nil {
-		return why
-	}
-	groups, untagged := p.accounts[a.role].Groups, 0
-	for i := range groups {
-		if groups[i].Tags == nil {
-			untagged++
-		}
-	}
-	if untagged == 0 {
-		return ""
-	}
-	return fmt.Sprintf("the tags of %d of %d target groups are being read", untagged, len(groups))
-}
-
-// roles are those that somebody's groups are reached as, ours first.
-func (p *pass) roles() []v1alpha1.AssumeRole {
-	needed := map[v1alpha1.AssumeRole]bool{}
-	if len(p.nodeAttachments) > 0 || p.Detaching {
-		needed[v1alpha1.AssumeRole{}] = true
-	}
-	for _, a := range p.attachments {
-		needed[a.role] = true
-	}
-	for role := range p.recordedAs {
-		needed[role] = true
-	}
-	var out []v1alpha1.AssumeRole
-	for role := range needed {
-		out = append(out, role)
-	}
-	slices.SortFunc(out, compareRoles)
-	return out
 }
 
 // group is a target group in one pass: who has a part in it, what they want, and what is
@@ -281,6 +209,14 @@ type member struct {
 	silent bool
 }
 
+// admission reports whether a group takes new targets of a namespace.
+type admission struct {
+	// why it does not, empty where it does.
+	why string
+	// unread says whether that is only not known yet.
+	unread bool
+}
+
 // held is a record, and in whose status it stands.
 type held struct {
 	Record
@@ -302,29 +238,25 @@ type groupOnRecord struct {
 	any bool
 }
 
-// asRole says of a role why something is not known, empty where all is.
-func asRole(role v1alpha1.AssumeRole, why string) string {
-	if why == "" || role == (v1alpha1.AssumeRole{}) {
-		return why
+// zoneOf is the zone of an instance: that of its Node, or of the Node that it was. A Node may be
+// gone, or registered anew, while its machine serves on.
+func (p *pass) zoneOf(id string) string {
+	if zone, known := p.zones[id]; known {
+		return zone
 	}
-	return "as role " + role.ARN + ": " + why
+	return p.Memory.Zones[id]
 }
 
-// admission reports whether a group takes new targets of a namespace.
-type admission struct {
-	// why it does not, empty where it does.
-	why string
-	// unread says whether that is only not known yet.
-	unread bool
+// keepZone keeps the zone of an instance that is no known Node's any more.
+func (p *pass) keepZone(id string) {
+	if _, known := p.zones[id]; !known && p.Memory.Zones[id] != "" {
+		p.lost[id] = p.Memory.Zones[id]
+	}
 }
 
-func (a *attachment) setIsGone() bool {
-	return a.Object.Spec.IngressDaemonSet != nil && a.Set == nil
-}
-
-// noSet says of an attachment that its set is gone.
-func (a *attachment) noSet() string {
-	return "there is no IngressDaemonSet " + a.Object.Spec.IngressDaemonSet.Name
+// hasAttachment reports whether an Attachment is about an instance.
+func (p *pass) hasAttachment(id string) bool {
+	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Spec.Instance == id })
 }
 
 // moved reports whether a node is out of its load balancers, or on its way there or back.
@@ -336,4 +268,72 @@ func (p *pass) moved(node string) bool {
 func (p *pass) isUnnamedNode(name string) bool {
 	node := p.nodes[name]
 	return node == nil || node.Spec.ProviderID == ""
+}
+
+// unlisted says why the groups of a role are not known, empty where all are.
+func (p *pass) unlisted(role v1alpha1.AssumeRole) string {
+	account := p.accounts[role]
+	switch {
+	case !p.Bindings.Listed && p.Bindings.Failure != "":
+		return p.Bindings.Failure
+	case !p.Bindings.Listed:
+		return "the TargetGroupBindings are being read"
+	case account == nil || account.ListedAt.IsZero() && account.Failure == "":
+		return "the target groups are being read"
+	case account.ListedAt.IsZero():
+		return account.Failure
+	}
+	return ""
+}
+
+// unlistedFor says why the groups of an attachment are not known, empty where all are.
+func (p *pass) unlistedFor(a *attachment) string {
+	if why := p.unlisted(a.role); why != "" || a.Object.Spec.TargetGroup.Tags == nil {
+		return why
+	}
+	groups, untagged := p.accounts[a.role].Groups, 0
+	for i := range groups {
+		if groups[i].Tags == nil {
+			untagged++
+		}
+	}
+	if untagged == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the tags of %d of %d target groups are being read", untagged, len(groups))
+}
+
+// roles are those that somebody's groups are reached as, ours first.
+func (p *pass) roles() []v1alpha1.AssumeRole {
+	needed := map[v1alpha1.AssumeRole]bool{}
+	if len(p.nodeAttachments) > 0 || p.Detaching {
+		needed[v1alpha1.AssumeRole{}] = true
+	}
+	for _, a := range p.attachments {
+		needed[a.role] = true
+	}
+	for role := range p.recordedAs {
+		needed[role] = true
+	}
+	var out []v1alpha1.AssumeRole
+	for role := range needed {
+		out = append(out, role)
+	}
+	slices.SortFunc(out, compareRoles)
+	return out
+}
+
+// asRole says of a role why something is not known, empty where all is.
+func asRole(role v1alpha1.AssumeRole, why string) string {
+	if why == "" || role == (v1alpha1.AssumeRole{}) {
+		return why
+	}
+	return "as role " + role.ARN + ": " + why
+}
+
+// wake asks for a decision at a moment.
+func (p *pass) wake(at time.Time) {
+	if !at.IsZero() && (p.out.WakeAt.IsZero() || at.Before(p.out.WakeAt)) {
+		p.out.WakeAt = at
+	}
 }
