@@ -41,6 +41,11 @@ GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference char
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What is played beside something else is a process group of its own (set -m), which is interrupted as a whole, as by
+# Ctrl-C: the go command that is ended alone leaves the tests running that it started. From a terminal it reads nothing,
+# which would stop it.
+INTERRUPT := kill -INT --
+
 # The go command says nothing while it compiles.
 COMPILING = echo 'compiling (1 to 2 min when nothing is cached)'
 
@@ -75,8 +80,8 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 .PHONY: unit
 unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
-	@log=$$(mktemp); go test -timeout 30m ./internal/rollout/controller -run '^($(SIMULATION))$$' >"$$log" 2>&1 & simulation=$$!; \
-	trap 'kill $$simulation 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	@log=$$(mktemp); set -m; go test -timeout 30m ./internal/rollout/controller -run '^($(SIMULATION))$$' </dev/null >"$$log" 2>&1 & simulation=$$!; set +m; \
+	trap 'exit 130' INT TERM; trap '$(INTERRUPT) -$$simulation 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
 	go test -timeout 30m $(UNIT_TESTS) || failed=1; \
 	wait $$simulation || failed=1; cat "$$log"; exit $$failed
 	@echo '== what kstatus, Flux and Argo CD make of recorded statuses'
@@ -140,21 +145,21 @@ ALONE := TestProxyEndpoints
 # What takes minutes of test/peers.
 SCAN := ^TestScan$$
 
-# test/targets takes as long as all others two by two, most of it waiting. The variants compile in what time is left of
-# that. What sends traffic to real nodes runs alone.
+# test/targets takes as long as all others two by two, most of it waiting. The variants compile beside both, at the
+# lowest priority. What sends traffic to real nodes runs alone.
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== API-server and real-cluster tests, two packages at a time, and beside them test/targets'
 	@echo '== and broken variants of the product, which the tests must catch'
-	@logs=$$(mktemp -d); go test -count 1 -timeout 30m ./test/targets >"$$logs/targets" 2>&1 & targets=$$!; \
-	nice -n 19 go test -count 1 -v -timeout 50m ./test/variants >"$$logs/variants" 2>&1 & variants=$$!; \
-	trap 'kill $$targets $$variants 2>/dev/null || true; rm -rf "$$logs"' EXIT; failed=0; \
+	@logs=$$(mktemp -d); set -m; go test -count 1 -timeout 30m ./test/targets </dev/null >"$$logs/targets" 2>&1 & targets=$$!; \
+	nice -n 19 go test -count 1 -v -timeout 50m ./test/variants </dev/null >"$$logs/variants" 2>&1 & variants=$$!; set +m; \
+	trap 'exit 130' INT TERM; trap '$(INTERRUPT) -$$targets -$$variants 2>/dev/null || true; rm -rf "$$logs"' EXIT; failed=0; \
 	go test -p 2 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
 	wait $$targets || failed=1; cat "$$logs/targets"; wait $$variants || failed=1; cat "$$logs/variants"; exit $$failed
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands and others'
-	@log=$$(mktemp); E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(ALONE)|$(LONG)' >"$$log" 2>&1 & second=$$!; \
-	trap 'kill $$second 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	@log=$$(mktemp); set -m; E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(ALONE)|$(LONG)' </dev/null >"$$log" 2>&1 & second=$$!; set +m; \
+	trap 'exit 130' INT TERM; trap '$(INTERRUPT) -$$second 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
 	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(ALONE)|$(LONG)' || failed=1; \
 	wait $$second || failed=1; cat "$$log"; exit $$failed
 	@echo '== what endpoints and controllers do to proxies, on real nodes and alone'
