@@ -7,6 +7,7 @@ import (
 	"go/types"
 	"io"
 	"math/rand/v2"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,8 +28,9 @@ func graphOf(files []source, folder string) (g graph) {
 	at := map[*token.File]int{}
 	for _, f := range in([]area{product}, files) {
 		if f.folder == folder {
-			at[f.position] = len(parsed)
-			parsed, g.files = append(parsed, f.File), append(g.files, filepath.Base(f.position.Name()))
+			file := f.set.File(f.Pos())
+			at[file] = len(parsed)
+			parsed, g.files = append(parsed, f.File), append(g.files, filepath.Base(file.Name()))
 		}
 	}
 	g.uses = make([][][]string, len(parsed))
@@ -124,7 +126,7 @@ func (g graph) improve(order []int) (moved bool) {
 	return moved
 }
 
-// gain is how many arrows less run back when the left one of two files is moved to the right of the other.
+// gain is how many fewer arrows run back when the left one of two files is moved to the right of the other.
 func (g graph) gain(left, right int) (n int) {
 	if g.arrow(right, left) {
 		n++
@@ -137,7 +139,7 @@ func (g graph) gain(left, right int) (n int) {
 
 // writeArrows writes the files of a package in that order, and which arrows run back, by what names.
 func writeArrows(to io.Writer, files []source, folder string) error {
-	g := graphOf(files, strings.TrimSuffix(filepath.ToSlash(folder), "/"))
+	g := graphOf(files, path.Clean(filepath.ToSlash(folder)))
 	if len(g.files) == 0 {
 		return fmt.Errorf("there is no production code in %s", folder)
 	}

@@ -82,11 +82,11 @@ func TestFiguresOfACommit(t *testing.T) {
 	}
 }
 
-// TestArrows: of files that use each other an arrow runs back whatever their order is. What is local and has the name
-// of something else, a field, and what another package declares are no use of a file.
+// TestArrows: of two files that use each other an arrow runs back, whatever their order is. A package that is imported
+// under the name of another file's variable is no use of that file.
 func TestArrows(t *testing.T) {
 	var b strings.Builder
-	err := run(&b, plant(t), "", "internal/rollout/")
+	err := run(&b, plant(t), "", "./internal/rollout/")
 	if want := "given.go\nmore.go\nplan.go\n\n1 of 2 arrows run back:\nplan.go uses now of more.go\n"; err != nil || b.String() != want {
 		t.Errorf("error %v, arrows are\n%s\nwant\n%s", err, b.String(), want)
 	}

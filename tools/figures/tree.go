@@ -34,8 +34,7 @@ type source struct {
 	area   area
 	lines  int
 	// set is that of all files, in which this one has its place.
-	set      *token.FileSet
-	position *token.File
+	set *token.FileSet
 	*ast.File
 }
 
@@ -88,7 +87,7 @@ func readFile(set *token.FileSet, name, rel string) (file source, written bool, 
 	if err != nil || ast.IsGenerated(parsed) {
 		return file, false, err
 	}
-	return source{path.Dir(rel), of, bytes.Count(content, []byte("\n")), set, set.File(parsed.Pos()), parsed}, true, nil
+	return source{path.Dir(rel), of, bytes.Count(content, []byte("\n")), set, parsed}, true, nil
 }
 
 func areaOf(rel string) (of area, known bool) {
