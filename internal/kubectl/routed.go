@@ -25,8 +25,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// readRouting reads what routes are compiled from, of the whole cluster: older objects of any namespace have what
-// they claim.
+// readRouting reads what routes are compiled from, of the whole cluster: of two objects that want the same the older
+// has it, whatever their namespaces.
 func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, err error) {
 	for _, list := range []client.ObjectList{
 		&networkingv1.IngressClassList{}, &networkingv1.IngressList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},

@@ -1,14 +1,17 @@
 package kubectl
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/listing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 )
 
 // routesFlags are those of routes.
@@ -118,4 +121,23 @@ func (o *operator) showRoutes(r routed, f routesFlags, namespace string) error {
 		suggestion = meant("", near)
 	}
 	return errors.New(printable("no rule serves it" + suggestion))
+}
+
+// printAs prints a value in an output format, or its text.
+func printAs(w io.Writer, output string, value any, text func() string) error {
+	var content []byte
+	var err error
+	switch output {
+	case "json":
+		content, err = json.MarshalIndent(value, "", "    ")
+		content = append(content, '\n')
+	case "yaml":
+		content, err = yaml.Marshal(value)
+	default:
+		content = []byte(text())
+	}
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	return err
 }

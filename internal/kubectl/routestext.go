@@ -1,9 +1,7 @@
 package kubectl
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 )
 
 // routesOut is what routes prints where it lists.
@@ -266,23 +263,4 @@ func section(heading string, rows [][]string) string {
 		return ""
 	}
 	return "\n" + heading + "\n" + columns(rows, "  ")
-}
-
-// printAs prints a value in an output format, or its text.
-func printAs(w io.Writer, output string, value any, text func() string) error {
-	var content []byte
-	var err error
-	switch output {
-	case "json":
-		content, err = json.MarshalIndent(value, "", "    ")
-		content = append(content, '\n')
-	case "yaml":
-		content, err = yaml.Marshal(value)
-	default:
-		content = []byte(text())
-	}
-	if err == nil {
-		_, err = w.Write(content)
-	}
-	return err
 }

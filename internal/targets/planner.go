@@ -162,6 +162,15 @@ func (p *planner) retryAt(r Refusal) time.Time {
 	return at
 }
 
+// pause is how long to wait after the nth attempt that had no effect.
+func pause(first time.Duration, n int) time.Duration {
+	d := first
+	for ; n > 1 && d < longestRetry; n-- {
+		d *= 2
+	}
+	return min(d, longestRetry)
+}
+
 // count is how many targets are registered, and how many of them are healthy.
 type count struct{ healthy, all int }
 
@@ -219,13 +228,4 @@ func (p *planner) need(n needs) {
 	if !n.read.IsZero() {
 		p.readBy(n.read)
 	}
-}
-
-// pause is how long to wait after the nth attempt that had no effect.
-func pause(first time.Duration, n int) time.Duration {
-	d := first
-	for ; n > 1 && d < longestRetry; n-- {
-		d *= 2
-	}
-	return min(d, longestRetry)
 }

@@ -9,12 +9,12 @@
 //   - targets.go: the words. state.go: everything that is decided from. decision.go: everything that can be said.
 //   - plan.go: Plan from top to bottom, over all groups and objects; its invariants stand at the head. pass.go: what
 //     there is of one decision while it is made. index.go: what is looked up in the State.
-//   - records.go: what is ours. parts.go: who wants what of a group. unknown.go: what stays since nobody can know.
-//     borrow.go: what an Attachment takes out of it. admission.go: whose new targets it takes. bounds.go: what fits
-//     into a status.
+//   - records.go: what is ours. parts.go: who wants what of a group. borrow.go: what an Attachment takes out of the
+//     group. admission.go: whose new targets the group takes. unknown.go: what stays because nobody can know whose it
+//     is. bounds.go: what fits into a status.
 //   - group.go: one group, and in which object each record is to stand.
-//   - groupstate.go, groupdecision.go, decide.go: Decide, for one group, from top to bottom. planner.go: what there is
-//     of that while it is made. want.go: what several wants of one target come to. join.go: the way in. leave.go: the
+//   - groupstate.go, groupdecision.go, decide.go: Decide, for one group, from top to bottom. planner.go: what holds
+//     that decision while it is made. want.go: what several wants of one target come to. join.go: the way in. leave.go: the
 //     way out; its invariant stands at the head. stop.go: when traffic has stopped. minimum.go: what must stay.
 //   - nodes.go: when a node is out or back, and what calls need. hooks.go, gates.go, gate.go: what pods are told.
 //   - status.go, conditions.go, warnings.go, grace.go: what users are told, idle.go where there is no cloud.

@@ -272,3 +272,11 @@ func (r *Reconciler) stop(ctx context.Context, p detach.Pod) error {
 	}
 	return nil
 }
+
+// nothingAsks is why a node is put back.
+const nothingAsks = "nothing asks for it to be out any more"
+
+// logStep tells of a step that was carried out. Which node it is of, and why, is in ctx.
+func logStep(ctx context.Context, action string, values ...any) {
+	log.FromContext(ctx).Info("carried out", append([]any{"action", action}, values...)...)
+}

@@ -6,8 +6,8 @@
 //
 //   - controller.go: a pass from top to bottom. reconciler.go: what all passes share. setup.go: what calls for one.
 //   - observe.go: Nodes, Attachments and pods become one State.
-//   - apply.go: what is written. guard.go: what must still be so before. stops.go: which pods may be stopped again, and
-//     when. webhooks.go: other load balancers are asked.
+//   - apply.go: what is written, and which pods are stopped. guard.go: what must still be so before. stops.go: which
+//     pods may be stopped again, and when. webhooks.go: other load balancers are asked.
 //   - report.go: events and metrics.
 package controller
 

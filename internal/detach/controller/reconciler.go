@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // FieldManager is the name under which Nodes and Attachments are written.
@@ -56,14 +54,6 @@ var errNotLeading = errors.New("another controller may lead by now")
 
 // leads reports whether no other controller can lead at this moment.
 func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
-
-// nothingAsks is why a node is put back.
-const nothingAsks = "nothing asks for it to be out any more"
-
-// logStep tells of a step that was carried out. Which node it is of, and why, is in ctx.
-func logStep(ctx context.Context, action string, values ...any) {
-	log.FromContext(ctx).Info("carried out", append([]any{"action", action}, values...)...)
-}
 
 // gone is since when this process has seen a node gone, and for how long it had been
 // before.

@@ -8,16 +8,16 @@
 //   - observe.go: caches become one State, of a large fleet only what changed (changes.go). observed.go: what was read.
 //     node.go: what of it is one node's. stored.go: how caches are read. transform.go, intern.go: what they leave out,
 //     and what their objects have in common. mutations.go: what was written and does not stand there yet.
-//   - checks.go: what the nodes' health-check ports answer. measurements.go: what a wave's analysis measures; turns.go:
-//     who measures next. evictions.go: which pods are taken by others. replicasets.go: which pods are of an older
-//     template, where some are rejected. dryrun.go: what the API server would say of a pod.
+//   - checks.go: what the nodes' health-check ports answer. seats.go: which health checkers hold ports of their nodes.
+//     measurements.go: what a wave's analysis measures; turns.go: who measures next. evictions.go: which pods are taken
+//     by others. replicasets.go: which pods are of an older template, where some are rejected. dryrun.go: what the API
+//     server said of the present template.
 //   - apply.go: steps are carried out, of parallel.go several at a time. guard.go: what must still be so before a first
 //     touch. write.go: how objects are written, and deleted. live.go: what caches leave out of them.
 //   - deployments.go, amend.go, revisions.go, healthcheckers.go, service.go: the steps of one kind of object each.
-//     seats.go: which health checkers hold ports of their nodes.
 //   - report.go: the status, then events. metrics.go: what is counted.
-//   - throttle.go: how often a large fleet is looked through, by what that took (effort_linux.go).
-//     freezes.go: whether this process stood still.
+//   - throttle.go: what calls for a pass beside events, and how often a large fleet is looked through, by what that
+//     took (effort_linux.go). freezes.go: whether this process stood still.
 package controller
 
 import (

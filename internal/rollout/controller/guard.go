@@ -207,7 +207,7 @@ func (r *Reconciler) everyDeploymentSeen(ctx context.Context, o *observed) error
 			return apierrors.NewConflict(appsv1.Resource("deployments"), d.Name, errors.New("it was made or marked since this was decided"))
 		}
 		return nil
-	}, r.named(o)[:2]...)
+	}, o.byName()[:2]...)
 	if err != nil {
 		return fmt.Errorf("looking whether every Deployment is left as it should be: %w", err)
 	}
@@ -253,7 +253,7 @@ func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
 // IngressDaemonSet of the same name has left behind.
 func (r *Reconciler) published(ctx context.Context, o *observed, from client.Reader) ([]*discoveryv1.EndpointSlice, error) {
 	list := &discoveryv1.EndpointSliceList{}
-	if err := from.List(ctx, list, r.named(o)...); err != nil {
+	if err := from.List(ctx, list, o.byName()...); err != nil {
 		return nil, fmt.Errorf("listing EndpointSlices: %w", err)
 	}
 	var out []*discoveryv1.EndpointSlice

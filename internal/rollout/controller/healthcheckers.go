@@ -95,7 +95,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		return err
 	}
 	list := &appsv1.DaemonSetList{}
-	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+	if err := r.client.List(ctx, list, o.byName()...); err != nil {
 		return fmt.Errorf("listing DaemonSets: %w", err)
 	}
 	o.checkers = map[int32]*appsv1.DaemonSet{}

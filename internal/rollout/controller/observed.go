@@ -121,8 +121,8 @@ func (o *observed) at(name string) *nodeObjects {
 	return o.nodes[name]
 }
 
-// named selects what carries the name of the IngressDaemonSet, in its namespace.
-func (r *Reconciler) named(o *observed) []client.ListOption {
+// byName selects what carries the name of the IngressDaemonSet, in its namespace.
+func (o *observed) byName() []client.ListOption {
 	return []client.ListOption{
 		client.InNamespace(o.set.Namespace),
 		client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(o.set.Name)},

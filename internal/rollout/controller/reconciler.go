@@ -34,7 +34,7 @@ type Reconciler struct {
 	freezes   *freezeDetector
 }
 
-// shortened fits into the note of an event, which is refused when it is longer.
+// shortened fits into the note of an event, which is refused when it is longer, and into a condition beside others.
 func shortened(note string) string {
 	const most = 1000
 	if len(note) <= most {

@@ -18,7 +18,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
 		return err
 	}
 	list := &appsv1.ControllerRevisionList{}
-	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+	if err := r.client.List(ctx, list, o.byName()...); err != nil {
 		return fmt.Errorf("listing ControllerRevisions: %w", err)
 	}
 	o.revisions, o.state.Revisions = map[string]*appsv1.ControllerRevision{}, map[string]bool{}

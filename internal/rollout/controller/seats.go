@@ -85,7 +85,7 @@ type seating struct {
 // process may outlive its pod. Those of the spec are among them, whose names admission has seen.
 func (r *Reconciler) observeSeats(ctx context.Context, o *observed) error {
 	before, now := o.session.seated, map[types.UID]seating{}
-	pods := &seats{where: append(r.named(o), client.HasLabels{v1alpha1.LabelHealthCheckPort})}
+	pods := &seats{where: append(o.byName(), client.HasLabels{v1alpha1.LabelHealthCheckPort})}
 	o.seated = map[int32]bool{}
 	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
 		ds := o.checkers[port]

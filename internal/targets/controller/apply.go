@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // applied is what became of what was decided.
@@ -284,3 +285,11 @@ func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
 // listAgain is after how long groups are listed again where the newest list is older than a
 // question.
 const listAgain = 2 * time.Second
+
+// logStep tells of a step that was carried out, and why. Statuses are written all the time, and what
+// counts in them is told by the calls that follow.
+func logStep(ctx context.Context, action, reason string, values ...any) {
+	log.FromContext(ctx).Info("carried out", append([]any{"action", action, "reason", reason}, values...)...)
+}
+
+func objectOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }

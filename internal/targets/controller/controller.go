@@ -10,7 +10,7 @@
 //   - apply.go: what must be remembered is written, and calls are left to accounts. writes.go: writes that fail hold up
 //     no others. told.go: what pods' drain hooks are told.
 //   - cloud.go: what a cloud can be asked. account.go: calls as one role. roles.go: which may be assumed. survey.go: all
-//     else that is asked of an account. listing.go: what is listed since it changes seldom. bindings.go: who has a
+//     else that is asked of an account. listing.go: what changes seldom, and is listed at intervals. bindings.go: who has a
 //     group to itself.
 //   - connections.go: health checkers are asked whether traffic still comes.
 //   - report.go: events. metrics.go: what is counted. idle.go: where there is no cloud, each status says so.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // FieldManager is the name under which statuses and pods are written.
@@ -84,14 +83,6 @@ type Reconciler struct {
 	// conditions are those of TargetGroupAttachments that they tell.
 	conditions conditionValues
 }
-
-// logStep tells of a step that was carried out, and why. Statuses are written all the time, and what
-// counts in them is told by the calls that follow.
-func logStep(ctx context.Context, action, reason string, values ...any) {
-	log.FromContext(ctx).Info("carried out", append([]any{"action", action, "reason", reason}, values...)...)
-}
-
-func objectOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 
 // leads reports whether no other controller can lead at this moment.
 func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
